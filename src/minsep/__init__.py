@@ -1,0 +1,50 @@
+"""Train with differential privacy: correlated noise, b-min-sep batches, and a certificate for both.
+
+Names are loaded when first used, so that `import minsep` is quick.
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from minsep.mechanism import Mechanism as Mechanism
+    from minsep.participation import BallsInBins as BallsInBins
+    from minsep.participation import CyclicPoisson as CyclicPoisson
+    from minsep.participation import MinSep as MinSep
+    from minsep.participation import Poisson as Poisson
+    from minsep.participation import Truncation as Truncation
+    from minsep.participation import Unamplified as Unamplified
+    from minsep.state import load_state as load_state
+    from minsep.state import save_state as save_state
+    from minsep.strategy import BandedInverseToeplitz as BandedInverseToeplitz
+    from minsep.strategy import BandedToeplitz as BandedToeplitz
+    from minsep.strategy import Dense as Dense
+
+_ROOM_OF = {
+    "BallsInBins": "participation",
+    "BandedInverseToeplitz": "strategy",
+    "BandedToeplitz": "strategy",
+    "CyclicPoisson": "participation",
+    "Dense": "strategy",
+    "Mechanism": "mechanism",
+    "MinSep": "participation",
+    "Poisson": "participation",
+    "Truncation": "participation",
+    "Unamplified": "participation",
+    "load_state": "state",
+    "save_state": "state",
+}
+
+__all__ = [*sorted(_ROOM_OF), "__version__"]
+__version__ = version("minsep")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module 'minsep' has no attribute {name!r}")
+    return getattr(import_module(f"minsep.{_ROOM_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

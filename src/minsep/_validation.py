@@ -1,0 +1,105 @@
+"""Checks of parameters: each takes one keyword and answers with the value or one sentence that says what to change."""
+
+import math
+import operator
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+def integer(*, at_least: int | None = None, at_most: int | None = None, **parameter: object) -> int:
+    """Return the one keyword argument as an `int` within the bounds.
+
+    >>> integer(min_sep=16, at_least=1)
+    16
+    >>> integer(min_sep=0, at_least=1)
+    Traceback (most recent call last):
+    ValueError: min_sep is 0, but it must be an integer of at least 1.
+    """
+    ((name, value),) = parameter.items()
+    bounds = _bounds((at_least, "at least"), (at_most, "at most"))
+    number = None
+    if not isinstance(value, bool | np.bool_):
+        try:
+            number = operator.index(value)  # type: ignore[arg-type]
+        except TypeError:
+            number = None
+    if number is None or (at_least is not None and number < at_least) or (at_most is not None and number > at_most):
+        raise ValueError(f"{name} is {value!r}, but it must be an integer{bounds}.")
+    return number
+
+
+def real(*, above: float | None = None, at_most: float | None = None, **parameter: object) -> float:
+    """Return the one keyword argument as a finite `float` within the bounds.
+
+    >>> real(rate=0.25, above=0, at_most=1)
+    0.25
+    >>> real(rate=-0.1, above=0, at_most=1)
+    Traceback (most recent call last):
+    ValueError: rate is -0.1, but it must be a finite number above 0 and at most 1.
+    """
+    ((name, value),) = parameter.items()
+    bounds = _bounds((above, "above"), (at_most, "at most"))
+    try:
+        number = math.nan if isinstance(value, bool | str) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = math.nan
+    if (
+        not math.isfinite(number)
+        or (above is not None and number <= above)
+        or (at_most is not None and number > at_most)
+    ):
+        raise ValueError(f"{name} is {value!r}, but it must be a finite number{bounds}.")
+    return number
+
+
+def choice(options: Iterable[str], **parameter: object) -> str:
+    """Return the one keyword argument if it is among `options`.
+
+    >>> choice(("warm", "cold"), start="tepid")
+    Traceback (most recent call last):
+    ValueError: start is 'tepid', but it must be one of 'warm', 'cold'.
+    """
+    ((name, value),) = parameter.items()
+    options = tuple(options)
+    if not isinstance(value, str) or value not in options:
+        raise ValueError(f"{name} is {value!r}, but it must be one of {', '.join(map(repr, options))}.")
+    return value
+
+
+def real_array(dimensions: int, **parameter: ArrayLike) -> NDArray[np.float64]:
+    """Return the one keyword argument as a new, non-empty, finite float64 array of that many dimensions.
+
+    >>> real_array(1, coefficients=[1.0, float("nan")])
+    Traceback (most recent call last):
+    ValueError: coefficients has the value nan at [1], but every entry must be a finite number.
+    """
+    ((name, value),) = parameter.items()
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} is {value!r}, but it must be an array of numbers.") from None
+    if array.ndim != dimensions or array.size == 0:
+        raise ValueError(
+            f"{name} has the shape {array.shape}, but it must be a non-empty array of {dimensions} "
+            f"dimension{'s' if dimensions > 1 else ''}."
+        )
+    refuse_entries(~np.isfinite(array), "every entry must be a finite number", **{name: array})
+    return array
+
+
+def refuse_entries(bad: NDArray[np.bool_], rule: str, **parameter: NDArray[np.float64]) -> None:
+    """Refuse an array with the first entry that breaks a rule."""
+    ((name, array),) = parameter.items()
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        index = ", ".join(map(str, where))
+        raise ValueError(f"{name} has the value {array[where]:g} at [{index}], but {rule}.")
+
+
+def _bounds(*limits: tuple[float | None, str]) -> str:
+    words = [f"{word} {limit:,}" for limit, word in limits if limit is not None]
+    if not words:
+        return ""
+    return (" of " if words[0].startswith("at") else " ") + " and ".join(words)

@@ -1,0 +1,28 @@
+"""The commands, and what becomes of their errors."""
+
+import sys
+
+import typer
+
+from minsep.cli.batches import batches
+from minsep.cli.strategy import strategy
+
+BAD_INPUT = 2
+
+app = typer.Typer(
+    help="Differentially private training: correlated noise, b-min-sep batches, and a certificate for both.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+app.command()(strategy)
+app.command()(batches)
+
+
+def main() -> None:
+    """Run the command line: exit 0 on success, 2 on bad input with one sentence that says what to change."""
+    try:
+        app()
+    except ValueError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        sys.exit(BAD_INPUT)

@@ -1,0 +1,32 @@
+"""What makes two values the same: a description in plain data, and its fingerprint."""
+
+import hashlib
+import json
+from typing import Any
+
+Description = dict[str, Any]
+
+
+class Described:
+    """A frozen value that is equal to another exactly when their descriptions are.
+
+    A subclass says in `describe` all that the accounting may depend on, as plain data that JSON holds exactly.
+    """
+
+    def describe(self) -> Description:
+        """Return the value as plain data, with its `kind` first."""
+        raise NotImplementedError
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the description, in hexadecimal: the same on every machine."""
+        canonical = json.dumps(self.describe(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Described):
+            return NotImplemented
+        return self.describe() == other.describe()
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)

@@ -1,0 +1,122 @@
+"""A mechanism: what is run and what is accounted for, as one frozen value."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from minsep import _validation as validate
+from minsep.identity import Described, Description
+from minsep.noise import NoiseStream
+from minsep.participation import BatchStream, Scheme, Truncation
+from minsep.randomness import Key
+from minsep.strategy import Strategy
+
+
+@dataclass(frozen=True, eq=False)
+class Mechanism(Described):
+    """A strategy matrix, a sampling scheme and a noise multiplier: all that privacy depends on.
+
+    - The noise multiplier is the standard deviation of the entries of Z over the clip norm, with the strategy scaled
+      to a largest column norm of 1.
+    - The batches and the noise of a training run come from the mechanism itself, so that what is run is what was
+      accounted for.
+
+    >>> import minsep
+    >>> mechanism = Mechanism(
+    ...     minsep.BandedToeplitz.optimal(iterations=100, bands=4),
+    ...     minsep.MinSep(rate=0.02, min_sep=10),
+    ...     noise_multiplier=0.8,
+    ... )
+    >>> for indices, noise in zip(mechanism.batches(num_examples=500), mechanism.noise(shape=(3,)), strict=True):
+    ...     pass  # clipped gradients of `indices`, summed, plus clip_norm * noise
+    """
+
+    strategy: Strategy
+    scheme: Scheme
+    noise_multiplier: float
+    truncation: Truncation | None = None
+
+    def __post_init__(self) -> None:
+        _check_kind(Strategy, "minsep.BandedToeplitz", strategy=self.strategy)
+        _check_kind(Scheme, "minsep.MinSep", scheme=self.scheme)
+        if self.truncation is not None:
+            _check_kind(Truncation, "minsep.Truncation", truncation=self.truncation)
+        noise_multiplier = validate.real(noise_multiplier=self.noise_multiplier, above=0)
+        object.__setattr__(self, "noise_multiplier", noise_multiplier)
+        self.scheme.check_iterations(self.iterations)
+
+    @property
+    def iterations(self) -> int:
+        """Number of training steps."""
+        return self.strategy.iterations
+
+    @property
+    def root_mean_squared_error(self) -> float:
+        """Root of the mean variance of the prefix sums of the noise, for clip norm 1: the smaller, the better."""
+        return self.noise_multiplier * float(np.sqrt(self.strategy.mean_squared_error))
+
+    def with_noise_multiplier(self, noise_multiplier: float) -> "Mechanism":
+        """Return the same mechanism with another noise multiplier."""
+        return replace(self, noise_multiplier=noise_multiplier)
+
+    def batches(self, num_examples: int, seed: int | None = None) -> BatchStream:
+        """Return a resumable stream of exactly `iterations` batches of indices into `num_examples` examples.
+
+        Without a seed the randomness comes from the operating system, as a private run should have it; a seed makes a
+        run reproducible, and is then as secret as the data.
+
+        >>> import minsep
+        >>> identity = minsep.BandedToeplitz.identity(iterations=4)
+        >>> mechanism = Mechanism(identity, minsep.Poisson(rate=0.1), noise_multiplier=1.0)
+        >>> [batch.size for batch in mechanism.batches(num_examples=1000, seed=0)]
+        [100, 91, 96, 84]
+        """
+        return BatchStream(
+            self.scheme,
+            self.iterations,
+            num_examples,
+            Key.of(seed).derive("batches"),
+            truncation=self.truncation,
+            fingerprint=self.fingerprint,
+        )
+
+    def noise(
+        self, shape: int | tuple[int, ...], dtype: DTypeLike = np.float32, seed: int | None = None
+    ) -> NoiseStream:
+        """Return a resumable stream of exactly `iterations` arrays: the rows of C^-1 Z.
+
+        The entries of Z have standard deviation `noise_multiplier`: multiply a row by the clip norm, and nothing else,
+        before adding it to a sum of clipped gradients. Seeds are as for `batches`; one seed gives independent batches
+        and noise.
+
+        >>> import minsep
+        >>> identity = minsep.BandedToeplitz.identity(iterations=1000)
+        >>> mechanism = Mechanism(identity, minsep.Poisson(rate=0.1), noise_multiplier=2.0)
+        >>> bool(1.98 < np.std(list(mechanism.noise(shape=(100,), seed=0))) < 2.02)
+        True
+        """
+        return NoiseStream(
+            self.strategy,
+            self.noise_multiplier,
+            shape,
+            np.dtype(dtype),
+            Key.of(seed).derive("noise"),
+            fingerprint=self.fingerprint,
+        )
+
+    def describe(self) -> Description:
+        """Return the mechanism as plain data."""
+        return {
+            "kind": "mechanism",
+            "strategy": self.strategy.describe(),
+            "scheme": self.scheme.describe(),
+            "noise_multiplier": self.noise_multiplier,
+            "truncation": self.truncation.describe() if self.truncation else None,
+        }
+
+
+def _check_kind(kind: type, example: str, **parameter: object) -> None:
+    ((name, value),) = parameter.items()
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} is {value!r}, but it must be a {kind.__name__} such as {example}.")

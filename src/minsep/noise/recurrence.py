@@ -1,0 +1,160 @@
+"""Rows of C^-1 Z from rows of Z, a block at a time, so that matrix products do the work.
+
+All arrays are rows by values. BLAS reads them as their transposes, in place.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import get_blas_funcs, toeplitz
+
+from minsep.strategy import BandedInverseToeplitz, BandedToeplitz, Dense, Strategy, series
+
+Rows = NDArray[np.floating[Any]]
+AddNormals = Callable[[Rows, int], None]
+"""Add rows of Z, from the given one on, to an array."""
+
+_DENSE_BLOCK = 32
+
+
+class Recurrence(ABC):
+    """Computes blocks of rows in order, and can be set back to any of them from its memory."""
+
+    rows: int
+    """Number of rows in a block."""
+    block: Rows
+    """The rows of the last block."""
+
+    @abstractmethod
+    def next_block(self, start: int, add_normals: AddNormals) -> None:
+        """Set the block to rows `start, start + 1, ...` of C^-1 Z."""
+
+    @abstractmethod
+    def memory(self) -> Rows:
+        """Return what `restore` needs after the last block, besides the rows of Z."""
+
+    @abstractmethod
+    def memory_rows(self, start: int) -> int:
+        """Return how many rows the memory has after the block at `start`."""
+
+    @abstractmethod
+    def restore(self, memory: Rows, start: int, add_normals: AddNormals) -> None:
+        """Set the block to the one at `start` again, and go on from it."""
+
+
+def recurrence_of(strategy: Strategy, size: int, dtype: np.dtype[Any]) -> Recurrence:
+    """Return the way to compute the noise of a strategy."""
+    match strategy:
+        case BandedToeplitz():
+            return _Banded(strategy.coefficients, size, dtype)
+        case BandedInverseToeplitz():
+            return _BandedInverse(strategy.noise_coefficients, size, dtype)
+        case Dense():
+            return _Full(strategy.matrix, size, dtype)
+    raise ValueError(
+        f"strategy is {strategy!r}, but noise is known for BandedToeplitz, BandedInverseToeplitz and Dense."
+    )
+
+
+class _Banded(Recurrence):
+    """Banded Toeplitz C, in one array of `bands - 1` rows that are the past and become the present.
+
+    With T the block's own part of C (lower triangular) and U the part that reaches back into the block before (upper
+    triangular), the present is T^-1 (Z - U past): three passes over the array, in place.
+    """
+
+    def __init__(self, coefficients: NDArray[np.float64], size: int, dtype: np.dtype[Any]) -> None:
+        self.rows = max(coefficients.size - 1, 1)
+        own_inverse, _ = _toeplitz_blocks(series.inverse(coefficients, self.rows + 1))
+        _, reach_back = _toeplitz_blocks(coefficients)
+        self._own_inverse, self._reach_back = own_inverse.astype(dtype), reach_back.astype(dtype)
+        (self._multiply,) = get_blas_funcs(("trmm",), dtype=dtype)
+        self.block = np.zeros((self.rows, size), dtype=dtype)
+
+    def next_block(self, start: int, add_normals: AddNormals) -> None:
+        if start > 0:
+            self._multiply(-1.0, self._reach_back, self.block.T, side=1, trans_a=1, overwrite_b=1)
+        add_normals(self.block, start)
+        self._multiply(1.0, self._own_inverse, self.block.T, side=1, lower=1, trans_a=1, overwrite_b=1)
+
+    def memory(self) -> Rows:
+        return self.block.copy()
+
+    def memory_rows(self, start: int) -> int:
+        return self.rows
+
+    def restore(self, memory: Rows, start: int, add_normals: AddNormals) -> None:
+        self.block[:] = memory
+
+
+class _BandedInverse(Recurrence):
+    """Banded Toeplitz C^-1: a moving sum over the rows of Z, of which the last block is kept."""
+
+    def __init__(self, noise_coefficients: NDArray[np.float64], size: int, dtype: np.dtype[Any]) -> None:
+        self.rows = max(noise_coefficients.size - 1, 1)
+        own, reach_back = _toeplitz_blocks(noise_coefficients)
+        self._own, self._reach_back = own.astype(dtype), reach_back.astype(dtype)
+        self._multiply, self._add_product = get_blas_funcs(("trmm", "gemm"), dtype=dtype)
+        self.block = np.zeros((self.rows, size), dtype=dtype)
+        self._normals = np.zeros_like(self.block)
+
+    def next_block(self, start: int, add_normals: AddNormals) -> None:
+        self.block, self._normals = self._normals, self.block
+        self._multiply(1.0, self._reach_back, self.block.T, side=1, trans_a=1, overwrite_b=1)
+        self._normals.fill(0.0)
+        add_normals(self._normals, start)
+        self._add_product(1.0, self._normals.T, self._own, beta=1.0, c=self.block.T, trans_b=1, overwrite_c=1)
+
+    def memory(self) -> Rows:
+        return np.empty((0, self.block.shape[1]), dtype=self.block.dtype)
+
+    def memory_rows(self, start: int) -> int:
+        return 0
+
+    def restore(self, memory: Rows, start: int, add_normals: AddNormals) -> None:
+        self._normals.fill(0.0)
+        if start > 0:
+            add_normals(self._normals, start - self.rows)
+        self.next_block(start, add_normals)
+
+
+class _Full(Recurrence):
+    """Any lower-triangular C: every past row is kept."""
+
+    def __init__(self, matrix: NDArray[np.float64], size: int, dtype: np.dtype[Any]) -> None:
+        self.rows = min(_DENSE_BLOCK, matrix.shape[0])
+        self._matrix = matrix.astype(dtype)
+        (self._solve,) = get_blas_funcs(("trsm",), dtype=dtype)
+        self._past = np.zeros((0, size), dtype=dtype)
+        self.block = np.zeros((0, size), dtype=dtype)
+
+    def next_block(self, start: int, add_normals: AddNormals) -> None:
+        end = min(start + self.rows, len(self._matrix))
+        self.block = -(self._matrix[start:end, :start] @ self._past)
+        add_normals(self.block, start)
+        own = self._matrix[start:end, start:end]
+        self._solve(1.0, own, self.block.T, side=1, lower=1, trans_a=1, overwrite_b=1)
+        self._past = np.concatenate([self._past, self.block])
+
+    def memory(self) -> Rows:
+        return self._past.copy()
+
+    def memory_rows(self, start: int) -> int:
+        return min(start + self.rows, len(self._matrix))
+
+    def restore(self, memory: Rows, start: int, add_normals: AddNormals) -> None:
+        self._past = memory.copy()
+        self.block = self._past[start:].copy()
+
+
+def _toeplitz_blocks(coefficients: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return a block's lower-triangular part in itself, and its upper-triangular part in the block before."""
+    if coefficients.size == 1:
+        return coefficients.reshape(1, 1), np.zeros((1, 1))
+    nothing = np.zeros(coefficients.size - 1)
+    reach_back = toeplitz(nothing, coefficients[:0:-1])
+    np.fill_diagonal(reach_back, coefficients[-1])
+    return toeplitz(coefficients[:-1], nothing), reach_back

@@ -1,0 +1,130 @@
+"""Participation times as a renewal process: one form for every sampling scheme.
+
+After each participation an example rests, and then takes part at the first success of a sequence of coin flips. So the
+gap to its next participation is `rest + stride * G` with G geometric, and a batch costs as much as its examples: each
+is looked at when it takes part, and not before. (Poisson: rest 0, stride 1. b-min-sep: rest b - 1, stride 1. Cyclic
+Poisson: stride b. Balls-in-bins: probability 1.) The first participation comes `stride * (G - 1)` after a phase that is
+1 with some probability and else uniform on the others.
+
+Examples wait in linked lists, one for each iteration: `waiting[t]` is the first example that takes part at time t, and
+`following[e]` the one after e, or -1. That is one integer for each example.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+NOBODY = -1
+WORDS_AT_START = 2
+
+_UNIT = 2.0**-52
+_UNUSED_BITS = np.uint64(12)
+
+
+@dataclass(frozen=True)
+class RenewalLaw:
+    """The law of one example's participation times, 1, 2, ..."""
+
+    prob: float
+    rest: int = 0
+    stride: int = 1
+    phases: int = 1
+    first_phase: float = 1.0
+    ordered: bool = False
+    """Whether the phase follows from the example's index instead of chance."""
+
+
+@numba.njit(inline="always")
+def _uniform(word):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Uniform on the midpoints of 2**52 cells of (0, 1): exact, never 0 and never 1."""
+    return ((word >> _UNUSED_BITS) + 0.5) * _UNIT
+
+
+@numba.njit(inline="always")
+def _failures(word, log_miss):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Return the number of failures before the first success, as a float that may be large."""
+    return math.floor(math.log(_uniform(word)) / log_miss)
+
+
+@numba.njit(nogil=True, cache=True)
+def enlist(  # type: ignore[no-untyped-def]  # pragma: no cover
+    waiting, following, first, words, log_miss, stride, phases, first_phase, ordered
+):
+    """Put examples `first, first + 1, ...` into the lists of their first participations, two words each."""
+    iterations = waiting.size - 1
+    count = words.size // 2
+    total = following.size
+    for k in range(count):
+        example = first + k
+        if ordered:
+            phase = 1 + (example * phases) // total
+        else:
+            phase = 1
+            position = _uniform(words[2 * k])
+            if position >= first_phase:
+                share = (position - first_phase) / (1.0 - first_phase)
+                phase = 2 + min(int(share * (phases - 1)), phases - 2)
+        time = phase + stride * _failures(words[2 * k + 1], log_miss)
+        if time <= iterations:
+            following[example] = waiting[int(time)]
+            waiting[int(time)] = example
+
+
+@numba.njit(nogil=True, cache=True)
+def collect(waiting, following, time, batch):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Copy the examples that wait for `time` into `batch` as far as it has room, and return how many they are."""
+    size = 0
+    example = waiting[time]
+    while example != NOBODY:
+        if size < batch.size:
+            batch[size] = example
+        size += 1
+        example = following[example]
+    return size
+
+
+@numba.njit(nogil=True, cache=True)
+def return_batch(waiting, following, time, batch, words, log_miss, rest, stride):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Put the examples of a batch into the lists of their next participations, one word each."""
+    iterations = waiting.size - 1
+    for k in range(batch.size):
+        after = time + rest + stride * (1.0 + _failures(words[k], log_miss))
+        if after <= iterations:
+            following[batch[k]] = waiting[int(after)]
+            waiting[int(after)] = batch[k]
+
+
+class WaitingLists:
+    """Who takes part when, from one iteration to the next."""
+
+    def __init__(self, law: RenewalLaw, num_examples: int, iterations: int) -> None:
+        index = np.int32 if num_examples <= np.iinfo(np.int32).max else np.int64
+        self._law = law
+        self._log_miss = math.log1p(-law.prob) if law.prob < 1 else -math.inf
+        self._waiting: NDArray[np.signedinteger] = np.full(iterations + 1, NOBODY, dtype=index)
+        self._following: NDArray[np.signedinteger] = np.full(num_examples, NOBODY, dtype=index)
+        self._room = np.empty(1024, dtype=np.int64)
+
+    def enlist(self, first: int, words: NDArray[np.uint64]) -> None:
+        """Draw the first participation of examples from `first` on."""
+        law = self._law
+        enlist(
+            self._waiting, self._following, first, words, self._log_miss,
+            law.stride, law.phases, law.first_phase, law.ordered,
+        )  # fmt: skip
+
+    def batch(self, time: int) -> NDArray[np.int64]:
+        """Return the examples that take part at `time`, in increasing order."""
+        size = collect(self._waiting, self._following, time, self._room)
+        if size > self._room.size:
+            self._room = np.empty(2 * size, dtype=np.int64)
+            collect(self._waiting, self._following, time, self._room)
+        return np.sort(self._room[:size])
+
+    def send_back(self, time: int, batch: NDArray[np.int64], words: NDArray[np.uint64]) -> None:
+        """Draw the next participation of every example of the batch at `time`."""
+        law = self._law
+        return_batch(self._waiting, self._following, time, batch, words, self._log_miss, law.rest, law.stride)

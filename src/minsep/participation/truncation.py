@@ -1,0 +1,47 @@
+"""Batches of one size: the longer cut, the shorter padded."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minsep import _validation as validate
+from minsep.identity import Described, Description
+
+PADDING = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Truncation(Described):
+    """Cut every batch to `batch_size` by a uniformly random subset, and pad shorter ones with the index -1.
+
+    - An example that was cut has been sampled all the same: it stays blocked like any other.
+    - Cutting costs privacy, and how much depends on the size of the dataset; accounting needs `num_examples`.
+
+    >>> Truncation(batch_size=2048, num_examples=14_745_600)
+    Truncation(batch_size=2048, num_examples=14745600)
+    """
+
+    batch_size: int
+    num_examples: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "batch_size", validate.integer(batch_size=self.batch_size, at_least=1))
+        if self.num_examples is not None:
+            number = validate.integer(num_examples=self.num_examples, at_least=1)
+            object.__setattr__(self, "num_examples", number)
+
+    def apply(self, batch: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return a batch of exactly `batch_size` indices; `words` are one random word for each example.
+
+        >>> Truncation(batch_size=4).apply(np.array([3, 8]), np.array([5, 1], dtype=np.uint64))
+        array([ 3,  8, -1, -1])
+        """
+        if batch.size > self.batch_size:
+            kept = np.argpartition(words, self.batch_size)[: self.batch_size]
+            return np.sort(batch[kept])
+        return np.pad(batch, (0, self.batch_size - batch.size), constant_values=PADDING)
+
+    def describe(self) -> Description:
+        """Return the truncation as plain data."""
+        return {"kind": "truncation", "batch_size": self.batch_size, "num_examples": self.num_examples}

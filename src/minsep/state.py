@@ -1,0 +1,75 @@
+"""Saved states of streams: what they must match, and files that only their owner can read.
+
+A state holds the key of its stream. Whoever reads it can tell every batch and take the noise off again, so it is as
+secret as the data itself.
+"""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+State = dict[str, Any]
+
+_VERSION = 1
+
+
+def envelope(stream: str, mechanism: str, **identity: object) -> State:
+    """Return the part of a state that says what it belongs to."""
+    return {"version": _VERSION, "stream": stream, "mechanism": mechanism, **identity}
+
+
+def check_envelope(state: State, expected: State) -> None:
+    """Refuse a state of another kind of stream, version, mechanism or size."""
+    if not isinstance(state, dict):
+        raise ValueError(f"The state is a {type(state).__name__}, but it must be a dict from state_dict().")
+    for name, value in expected.items():
+        found = state.get(name)
+        if found != value:
+            raise ValueError(
+                f"The state has {name} {found!r}, but this stream has {value!r}: resume with the mechanism, the sizes "
+                "and the version of minsep that saved it."
+            )
+
+
+def save_state(path: str | os.PathLike[str], state: State) -> None:
+    """Write a state to a file that only its owner can read; an interrupted write leaves the old file as it was.
+
+    >>> import minsep, tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "batches.state")
+    >>> mechanism = minsep.Mechanism(
+    ...     minsep.BandedToeplitz.identity(iterations=10), minsep.Poisson(rate=0.1), noise_multiplier=1.0
+    ... )
+    >>> save_state(path, mechanism.batches(num_examples=100).state_dict())
+    >>> oct(os.stat(path).st_mode & 0o777)
+    '0o600'
+    >>> load_state(path)["position"]
+    0
+    """
+    arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
+    plain = {name: value for name, value in state.items() if name not in arrays}
+    path = Path(path)
+    # mkstemp makes the file readable by its owner alone, from its first byte on.
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            np.savez(file, allow_pickle=False, plain=np.array(json.dumps(plain)), **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def load_state(path: str | os.PathLike[str]) -> State:
+    """Read a state from a file; nothing in the file is executed."""
+    with np.load(path, allow_pickle=False) as file:
+        if "plain" not in file:
+            raise ValueError(f"The file {os.fspath(path)!r} does not hold a state of minsep.")
+        state: State = json.loads(str(file["plain"]))
+        state.update({name: file[name] for name in file.files if name != "plain"})
+    return state

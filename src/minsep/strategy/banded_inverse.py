@@ -1,0 +1,126 @@
+"""Toeplitz strategies whose inverse is banded: the paper's appendix on matrices C that are not banded."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from minsep import _validation as validate
+from minsep.identity import Description
+from minsep.strategy import optimum, series
+from minsep.strategy.banded_toeplitz import sizes
+from minsep.strategy.base import read_only, rows_of
+from minsep.strategy.sensitivity import most_participations
+from minsep.strategy.toeplitz import Toeplitz
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class BandedInverseToeplitz(Toeplitz):
+    """A Toeplitz strategy with C^-1 banded and C non-negative, scaled to unit column norm.
+
+    Its noise needs the last `inverse_bands - 1` rows of Z only. C itself has `iterations` diagonals, so repeated
+    participations overlap, and its accounting is an upper bound.
+
+    >>> strategy = BandedInverseToeplitz.square_root(iterations=2000, bands=4)
+    >>> (strategy.noise_coefficients / strategy.noise_coefficients[0]).round(4)
+    array([ 1.    , -0.5   , -0.125 , -0.0625])
+    >>> strategy.bands
+    2000
+    """
+
+    noise_coefficients: FloatArray
+    iterations: int
+
+    def __init__(self, noise_coefficients: ArrayLike, iterations: int) -> None:
+        iterations = validate.integer(iterations=iterations, at_least=1)
+        values = validate.real_array(1, noise_coefficients=noise_coefficients)
+        validate.refuse_entries(
+            values[:1] <= 0, "the first coefficient must be positive", noise_coefficients=values[:1]
+        )
+        validate.integer(inverse_bands=values.size, at_most=iterations)
+        values = values / values[0]
+        with np.errstate(over="ignore", invalid="ignore"):
+            column = series.inverse(values, iterations)
+        tiny = 1e-12 * np.abs(column).max()
+        if not np.isfinite(tiny) or column.min() < -tiny:
+            raise ValueError(
+                f"noise_coefficients is {values[:4].tolist()}... after scaling, whose inverse has the entry "
+                f"{column.min():g}, but the strategy must be non-negative: coefficients of at most 0 after the first "
+                "always give that."
+            )
+        column = np.maximum(column, 0.0)
+        norm = float(np.linalg.norm(column))
+        object.__setattr__(self, "coefficients", read_only(column / norm))
+        object.__setattr__(self, "noise_coefficients", read_only(values * norm))
+        object.__setattr__(self, "iterations", iterations)
+
+    @classmethod
+    def from_noise_coefficients(cls, noise_coefficients: ArrayLike, *, iterations: int) -> "BandedInverseToeplitz":
+        """Return the strategy whose inverse has this first column, scaled so that C has column norm 1.
+
+        >>> strategy = BandedInverseToeplitz.from_noise_coefficients([1.0, -0.5], iterations=3)
+        >>> (strategy.coefficients / strategy.coefficients[0]).round(3)
+        array([1.  , 0.5 , 0.25])
+        """
+        return cls(noise_coefficients, iterations)
+
+    @classmethod
+    def square_root(cls, *, iterations: int, bands: int) -> "BandedInverseToeplitz":
+        """Return the strategy whose inverse is that of the square root of prefix sums, cut after `bands` diagonals.
+
+        >>> BandedInverseToeplitz.square_root(iterations=100, bands=2).inverse_bands
+        2
+        """
+        iterations, bands = sizes(iterations, bands=bands)
+        return cls(series.inverse(series.square_root_of_prefix_sums(bands), bands), iterations)
+
+    @classmethod
+    def optimal(
+        cls, *, iterations: int, bands: int, min_sep: int | None = None, participations: int = 1
+    ) -> "BandedInverseToeplitz":
+        """Return the strategy of least mean squared error times squared sensitivity, without amplification.
+
+        C^-1 has `bands` diagonals, and the sensitivity is that of `participations` (default: one) that are `min_sep`
+        iterations apart.
+
+        >>> root = BandedInverseToeplitz.square_root(iterations=100, bands=4)
+        >>> best = BandedInverseToeplitz.optimal(iterations=100, bands=4)
+        >>> best.mean_squared_error < root.mean_squared_error
+        True
+        """
+        iterations, bands = sizes(iterations, bands=bands)
+        separation = iterations if min_sep is None else validate.integer(min_sep=min_sep, at_least=1)
+        participations = validate.integer(participations=participations, at_least=1)
+        count = most_participations(iterations, separation, participations)
+        return cls(optimum.banded_inverse(iterations, bands, separation, count), iterations)
+
+    @property
+    def inverse_bands(self) -> int:
+        """Number of diagonals of C^-1."""
+        return int(self.noise_coefficients.size)
+
+    @property
+    def inverse_coefficients(self) -> FloatArray:
+        """First column of C^-1, `iterations` long."""
+        return np.pad(self.noise_coefficients, (0, self.iterations - self.inverse_bands))
+
+    def solve(self, values: ArrayLike) -> FloatArray:
+        """Return C^-1 `values`, for `iterations` rows of any shape."""
+        rows = rows_of(values, self.iterations)
+        result = np.zeros_like(rows)
+        for lag, coefficient in enumerate(self.noise_coefficients):
+            result[lag:] += coefficient * rows[: self.iterations - lag]
+        return result
+
+    def describe(self) -> Description:
+        """Return the strategy as plain data."""
+        return {
+            "kind": "banded-inverse-toeplitz",
+            "iterations": self.iterations,
+            "noise_coefficients": self.noise_coefficients.tolist(),
+        }
+
+    def __repr__(self) -> str:
+        return f"BandedInverseToeplitz(iterations={self.iterations}, inverse_bands={self.inverse_bands})"

@@ -1,0 +1,84 @@
+"""What every strategy matrix offers."""
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from minsep.identity import Described, Description
+
+FloatArray = NDArray[np.float64]
+
+
+class Strategy(Described):
+    """A lower-triangular, non-negative matrix C of `iterations` rows whose largest column norm is 1.
+
+    The mechanism adds row i of C^-1 Z to the i-th sum of gradients, Z having independent normal entries whose standard
+    deviation is the noise multiplier (times the clip norm). A strategy is public and never changes.
+    """
+
+    iterations: int
+
+    @property
+    @abstractmethod
+    def bands(self) -> int:
+        """Number of diagonals of C, from the main one down, beyond which all entries are zero."""
+
+    @property
+    @abstractmethod
+    def column_norms(self) -> FloatArray:
+        """Euclidean norm of each column of C, cut off at the end of the run."""
+
+    @abstractmethod
+    def gram(self, lag: int) -> FloatArray:
+        """Inner products of columns `lag` apart: entry i is <c_i, c_(i - lag)>, zero for i < lag."""
+
+    @abstractmethod
+    def solve(self, values: ArrayLike) -> FloatArray:
+        """Return C^-1 `values`, for `iterations` rows of any shape."""
+
+    @property
+    @abstractmethod
+    def prefix_variances(self) -> FloatArray:
+        """Variance of each prefix sum of the noise at noise multiplier 1: squared row norms of A C^-1."""
+
+    @abstractmethod
+    def sensitivity(self, min_sep: int, participations: int | None = None) -> float:
+        """Largest norm of C x over 0/1 vectors x with ones at least `min_sep` apart, at most `participations` of them.
+
+        Exact where that is known to be computable (columns that do not overlap, or Toeplitz with non-increasing
+        coefficients), else an upper bound.
+        """
+
+    @abstractmethod
+    def dense(self) -> FloatArray:
+        """Return C as a full matrix."""
+
+    @abstractmethod
+    def describe(self) -> Description:
+        """Return the strategy as plain data."""
+
+    @property
+    def mean_squared_error(self) -> float:
+        """Mean variance of the prefix sums of the noise, at noise multiplier 1."""
+        return float(self.prefix_variances.mean())
+
+    @property
+    def max_squared_error(self) -> float:
+        """Largest variance of a prefix sum of the noise, at noise multiplier 1."""
+        return float(self.prefix_variances.max())
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the array, locked against writing."""
+    array.flags.writeable = False
+    return array
+
+
+def rows_of(values: ArrayLike, iterations: int) -> FloatArray:
+    """Return values as float64, refused unless they have one row for each iteration."""
+    rows = np.asarray(values, dtype=np.float64)
+    if rows.ndim == 0 or rows.shape[0] != iterations:
+        raise ValueError(f"values has the shape {rows.shape}, but it must have {iterations} rows.")
+    return rows

@@ -1,0 +1,80 @@
+"""What all lower-triangular Toeplitz strategies share: everything follows from the first column of C."""
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minsep import _validation as validate
+from minsep.strategy import sensitivity, series
+from minsep.strategy.base import Strategy, read_only
+
+FloatArray = NDArray[np.float64]
+
+
+class Toeplitz(Strategy):
+    """A Toeplitz strategy: C[i, j] = coefficients[i - j], zero beyond the last coefficient."""
+
+    coefficients: FloatArray
+
+    @property
+    def bands(self) -> int:
+        """Number of coefficients: diagonals of C that may be non-zero."""
+        return int(self.coefficients.size)
+
+    @cached_property
+    def column_norms(self) -> FloatArray:
+        """Norm of each column; the last `bands - 1` are cut off by the end of the run and so shorter."""
+        return np.sqrt(self.gram(0))
+
+    def gram(self, lag: int) -> FloatArray:
+        """Inner products of columns `lag` apart: entry i is <c_i, c_(i - lag)>, zero for i < lag.
+
+        >>> from minsep import BandedToeplitz
+        >>> BandedToeplitz.from_coefficients([4.0, 3.0], iterations=4).gram(1).round(2)
+        array([0.  , 0.48, 0.48, 0.48])
+        """
+        lag = validate.integer(lag=lag, at_least=0)
+        result = np.zeros(self.iterations)
+        if lag < self.bands:
+            partial = np.cumsum(self.coefficients[: self.bands - lag] * self.coefficients[lag:])
+            rows_left = np.arange(self.iterations - 1, -1, -1)
+            result[lag:] = partial[np.minimum(rows_left, partial.size - 1)][lag:]
+        return result
+
+    @cached_property
+    def inverse_coefficients(self) -> FloatArray:
+        """First column of C^-1, `iterations` long."""
+        return read_only(series.inverse(self.coefficients, self.iterations))
+
+    @cached_property
+    def prefix_variances(self) -> FloatArray:
+        """Variance of each prefix sum of the noise at noise multiplier 1; the last one is the largest."""
+        return read_only(np.cumsum(np.cumsum(self.inverse_coefficients) ** 2))
+
+    def sensitivity(self, min_sep: int, participations: int | None = None) -> float:
+        """Largest norm of C x over x with ones at least `min_sep` apart, at most `participations` of them.
+
+        Exact when `bands <= min_sep` or the coefficients do not increase; an upper bound otherwise.
+
+        >>> from minsep import BandedToeplitz
+        >>> BandedToeplitz.optimal(iterations=64, bands=8).sensitivity(min_sep=8, participations=4)
+        2.0
+        """
+        min_sep = validate.integer(min_sep=min_sep, at_least=1)
+        if participations is not None:
+            participations = validate.integer(participations=participations, at_least=1)
+        count = sensitivity.most_participations(self.iterations, min_sep, participations)
+        if min_sep >= self.bands:
+            return sensitivity.separate_columns(self.column_norms, min_sep, count)
+        if (np.diff(self.coefficients) <= 0).all():
+            return sensitivity.non_increasing_toeplitz(self.coefficients, self.iterations, min_sep, count)
+        matrix = self.dense()
+        return sensitivity.upper_bound(matrix.T @ matrix, min_sep, count)
+
+    def dense(self) -> FloatArray:
+        """Return C as a full matrix."""
+        n = self.iterations
+        padded = np.zeros(2 * n - 1)
+        padded[n - 1 : n - 1 + self.bands] = self.coefficients
+        return np.lib.stride_tricks.sliding_window_view(padded, n)[:, ::-1].copy()

@@ -1,0 +1,133 @@
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+
+import minsep
+from minsep.randomness import Key, NormalRows
+
+FALSE_ALARM = 1e-7
+SIGMA = 1.7
+
+STRATEGIES = [
+    *(minsep.BandedToeplitz.optimal(iterations=23, bands=bands) for bands in (1, 2, 3, 5, 12, 23)),
+    *(minsep.BandedInverseToeplitz.square_root(iterations=23, bands=bands) for bands in (1, 2, 3, 5, 23)),
+    minsep.Dense(np.tril(np.random.default_rng(0).random((70, 70))) + 20 * np.eye(70)),
+]
+
+
+def mechanism(strategy):
+    return minsep.Mechanism(strategy, minsep.Poisson(rate=0.1), SIGMA)
+
+
+def normals(iterations, size, seed, dtype=np.float64):
+    z = np.zeros((iterations, size), dtype=dtype)
+    NormalRows(Key.from_seed(seed).derive("noise")).add_to(z, 0, SIGMA)
+    return z
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 2e-5)])
+def test_rows_equal_the_dense_solve(strategy, dtype, tolerance):
+    noise = np.stack(list(mechanism(strategy).noise((7,), dtype, seed=3)))
+    assert noise.dtype == dtype
+    expected = np.linalg.solve(strategy.dense(), normals(strategy.iterations, 7, 3))
+    assert_allclose(noise, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES[:5] + STRATEGIES[7:8], ids=repr)
+def test_covariance_across_iterations(strategy):
+    """Each entry of C X / sigma is standard normal and independent: X has covariance sigma^2 (C^T C)^-1."""
+    size = 40_000
+    noise = np.stack([row.ravel() for row in mechanism(strategy).noise((size // 4, 4), np.float64, seed=1)])
+    white = strategy.dense() @ noise / SIGMA
+    n = strategy.iterations
+    covariance = white @ white.T / size
+    # Off the diagonal a product of independent normals, on it a square less 1: variances 1 and 2.
+    deviations = np.sqrt(size) * (covariance - np.eye(n)) / np.sqrt(1 + np.eye(n))
+    assert np.abs(deviations).max() < stats.norm.isf(FALSE_ALARM / (2 * n * n))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
+def test_a_stream_resumes_anywhere(strategy):
+    mech = mechanism(strategy)
+    whole = list(mech.noise((3, 2), seed=2))
+    assert len(whole) == strategy.iterations
+    for position in range(strategy.iterations + 1):
+        stream = mech.noise((3, 2), seed=2)
+        for _ in range(position):
+            next(stream)
+        state = stream.state_dict()
+        resumed = mech.noise((3, 2))
+        next(resumed)
+        resumed.load_state_dict(state)
+        rest = list(resumed)
+        assert len(rest) == len(whole) - position
+        assert_array_equal(np.array(rest).reshape(-1, 3, 2), np.array(whole[position:]).reshape(-1, 3, 2))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
+def test_rows_that_are_held_never_change(strategy):
+    kept, copies = [], []
+    for row in mechanism(strategy).noise((5,), seed=4):
+        kept.append(row)
+        copies.append(row.copy())
+        with pytest.raises(ValueError, match="read-only"):
+            row[0] = 0.0
+    assert_array_equal(kept, copies)
+
+
+def test_rows_that_are_dropped_leave_one_array():
+    stream = mechanism(minsep.BandedToeplitz.optimal(iterations=40, bands=5)).noise((1000,))
+    arrays = set()
+    for row in stream:
+        arrays.add(stream._recurrence.block.ctypes.data)
+        del row
+    assert len(arrays) == 1
+
+
+def test_scalars_integers_and_tuples_are_shapes():
+    mech = mechanism(STRATEGIES[2])
+    assert next(mech.noise(())).shape == ()
+    assert next(mech.noise(4)).shape == (4,)
+    assert next(mech.noise((2, 3))).shape == (2, 3)
+    assert_array_equal(next(mech.noise(6, seed=1)), next(mech.noise((2, 3), seed=1)).ravel())
+
+
+def test_batches_and_noise_of_one_seed_are_independent():
+    state = mechanism(STRATEGIES[0])
+    assert state.batches(10, seed=0).state_dict()["key"] != state.noise(1, seed=0).state_dict()["key"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "message"),
+    [
+        ((3,), np.float16, "dtype is float16, but noise comes as float32 or float64"),
+        ((3,), np.int64, "dtype is int64"),
+        ((0,), np.float32, "shape is 0, .* at least 1"),
+        ((-1, 3), np.float32, "shape is -1"),
+        ((2.5,), np.float32, "shape is 2.5"),
+    ],
+)
+def test_bad_input_is_refused(shape, dtype, message):
+    with pytest.raises(ValueError, match=message):
+        mechanism(STRATEGIES[0]).noise(shape, dtype)
+
+
+def test_a_foreign_state_is_refused():
+    mech = mechanism(STRATEGIES[2])
+    stream = mech.noise((3,))
+    next(stream)
+    state = stream.state_dict()
+    for other, message in [
+        (mechanism(STRATEGIES[3]).noise((3,)), "state has mechanism"),
+        (mech.noise((4,)), r"state has shape \[3\], but this stream has \[4\]"),
+        (mech.noise((3,), np.float64), "state has dtype 'float32', but this stream has 'float64'"),
+        (mech.with_noise_multiplier(2.0).noise((3,)), "state has mechanism"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            other.load_state_dict(state)
+    with pytest.raises(ValueError, match="state has stream 'batches'"):
+        stream.load_state_dict(mech.batches(10).state_dict())
+    with pytest.raises(ValueError, match="memory"):
+        stream.load_state_dict(state | {"memory": np.zeros((1, 1))})
