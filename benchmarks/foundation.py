@@ -38,7 +38,7 @@ def strategies() -> Iterator[Comparison]:
         peer_seconds = seconds(lambda: theirs.append(np.asarray(toeplitz.optimize_banded_toeplitz(ITERATIONS, BANDS))))
     peer = minsep.BandedToeplitz.from_coefficients(np.maximum(theirs[0], 0), iterations=ITERATIONS)
     excess = ours.mean_squared_error / peer.mean_squared_error - 1
-    yield Comparison(f"optimal strategy, n={ITERATIONS:,}, {BANDS} bands [s]", our_seconds, peer_seconds, bar=15)
+    yield Comparison(f"optimal strategy, n={ITERATIONS:,}, {BANDS} bands (s)", our_seconds, peer_seconds, bar=15)
     yield Comparison("  its error over the peer's, less 1", excess, None, bar=1e-6)
     code = (
         "import time, minsep, resource; t = time.perf_counter();"
@@ -47,8 +47,8 @@ def strategies() -> Iterator[Comparison]:
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     took, mebibytes = map(float, printed.split())
-    yield Comparison("optimal strategy, n=100,000, 64 bands [s]", took, None, bar=10)
-    yield Comparison("  peak memory of that process [MiB]", mebibytes, None, bar=1024)
+    yield Comparison("optimal strategy, n=100,000, 64 bands (s)", took, None, bar=10)
+    yield Comparison("  peak memory of that process (MiB)", mebibytes, None, bar=1024)
 
 
 def batches() -> Iterator[Comparison]:
@@ -69,14 +69,12 @@ def batches() -> Iterator[Comparison]:
     ).batch_iterator(EXAMPLES, rng=np.random.default_rng(0))
     next(sampler)
     peer = seconds(lambda: next(sampler), 20)
-    yield Comparison(f"b-min-sep batch, {EXAMPLES:,} examples, b={BANDS} [ms]", 1e3 * ours, 1e3 * peer, bar=100)
-    yield Comparison("  setting the stream up, once [s]", set_up, None)
-    yield Comparison("  its memory [bytes an example]", bytes_an_example, None, bar=16)
+    yield Comparison(f"b-min-sep batch, {EXAMPLES:,} examples, b={BANDS} (ms)", 1e3 * ours, 1e3 * peer, bar=100)
+    yield Comparison("  setting the stream up, once (s)", set_up, None)
+    yield Comparison("  its memory (bytes an example)", bytes_an_example, None, bar=16)
     state = stream.state_dict()
     resumed = mechanism.batches(EXAMPLES)
-    yield Comparison(
-        "  resuming after 2,000 batches [s]", seconds(lambda: resumed.load_state_dict(state)), None
-    )
+    yield Comparison("  resuming after 2,000 batches (s)", seconds(lambda: resumed.load_state_dict(state)), None)
 
 
 def row_by_row(coefficients: np.ndarray, draw: Callable[[], np.ndarray]) -> Iterator[np.ndarray]:
@@ -108,16 +106,14 @@ def noise() -> Iterator[Comparison]:
     coefficients = strategy.coefficients.astype(np.float32)
     constant = generator.standard_normal(VALUES, dtype=np.float32)
     peer_without = time_rows(row_by_row(coefficients, constant.copy))
-    peer_with = time_rows(
-        row_by_row(coefficients, lambda: generator.standard_normal(VALUES, dtype=np.float32))
-    )
+    peer_with = time_rows(row_by_row(coefficients, lambda: generator.standard_normal(VALUES, dtype=np.float32)))
     ours_with = time_rows(mechanism.noise(VALUES))
     silent = mechanism.noise(VALUES)
     silent._add_normals = lambda rows, first: None  # type: ignore[method-assign]
     ours_without = time_rows(silent)
     title = f"noise row, {VALUES:,} float32, {NOISE_BANDS} bands"
-    yield Comparison(f"{title}, normals given [ms]", 1e3 * ours_without, 1e3 * peer_without, bar=8)
-    yield Comparison(f"{title}, normals drawn [ms]", 1e3 * ours_with, 1e3 * peer_with, bar=3)
+    yield Comparison(f"{title}, normals given (ms)", 1e3 * ours_without, 1e3 * peer_without, bar=8)
+    yield Comparison(f"{title}, normals drawn (ms)", 1e3 * ours_with, 1e3 * peer_with, bar=3)
 
 
 if __name__ == "__main__":

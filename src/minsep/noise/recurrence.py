@@ -70,13 +70,14 @@ class _Banded(Recurrence):
         self.rows = max(coefficients.size - 1, 1)
         own_inverse, _ = _toeplitz_blocks(series.inverse(coefficients, self.rows + 1))
         _, reach_back = _toeplitz_blocks(coefficients)
-        self._own_inverse, self._reach_back = own_inverse.astype(dtype), reach_back.astype(dtype)
+        # The minus is in the matrix because BLAS spends a pass of its own on a factor other than 1.
+        self._own_inverse, self._reach_back = own_inverse.astype(dtype), -reach_back.astype(dtype)
         (self._multiply,) = get_blas_funcs(("trmm",), dtype=dtype)
         self.block = np.zeros((self.rows, size), dtype=dtype)
 
     def next_block(self, start: int, add_normals: AddNormals) -> None:
         if start > 0:
-            self._multiply(-1.0, self._reach_back, self.block.T, side=1, trans_a=1, overwrite_b=1)
+            self._multiply(1.0, self._reach_back, self.block.T, side=1, trans_a=1, overwrite_b=1)
         add_normals(self.block, start)
         self._multiply(1.0, self._own_inverse, self.block.T, side=1, lower=1, trans_a=1, overwrite_b=1)
 
