@@ -37,7 +37,7 @@ def batches(
     drawn = [batch[batch >= 0] for batch in stream]
     sizes = np.array([batch.size for batch in drawn])
     taking_part = np.bincount(np.concatenate(drawn), minlength=examples)
-    summary = {
+    summary: dict[str, float | str] = {
         "iterations": iterations,
         "expected_batch_size": scheme.expected_batch_size(examples),
         "sampling_prob": scheme.sampling_prob,
