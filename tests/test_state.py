@@ -14,11 +14,10 @@ import minsep
 
 RUN = textwrap.dedent(
     """
-    import sys, numpy as np, minsep
-    strategy = minsep.BandedToeplitz.optimal(iterations=40, bands=5)
-    mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.05, min_sep=8), noise_multiplier=1.0)
+    import sys, minsep
+    from tests.test_state import MECHANISMS
+    folder, resume, mechanism = sys.argv[1], sys.argv[2] == "resume", MECHANISMS[sys.argv[3]]
     batches, noise = mechanism.batches(200, seed=1), mechanism.noise((6,), seed=1)
-    folder, resume = sys.argv[1], sys.argv[2] == "resume"
     if resume:
         batches.load_state_dict(minsep.load_state(folder + "/batches"))
         noise.load_state_dict(minsep.load_state(folder + "/noise"))
@@ -31,12 +30,26 @@ RUN = textwrap.dedent(
             sys.stdin.read()
     """
 )
+BANDED = minsep.BandedToeplitz.optimal(iterations=40, bands=5)
+MECHANISMS = {
+    "min-sep": minsep.Mechanism(BANDED, minsep.MinSep(rate=0.05, min_sep=8), 1.0),
+    "cold": minsep.Mechanism(BANDED, minsep.MinSep(rate=0.05, min_sep=8, start="cold"), 1.0, minsep.Truncation(9)),
+    "poisson": minsep.Mechanism(
+        minsep.BandedInverseToeplitz.square_root(iterations=40, bands=4), minsep.Poisson(rate=0.05), 1.0
+    ),
+    "cyclic": minsep.Mechanism(minsep.Dense(BANDED.dense()), minsep.CyclicPoisson(rate=0.05, cycle=8), 1.0),
+    "balls-in-bins": minsep.Mechanism(BANDED, minsep.BallsInBins(epoch=8), 1.0),
+    "unamplified": minsep.Mechanism(
+        minsep.BandedToeplitz.identity(iterations=40), minsep.Unamplified(min_sep=8, participations=5), 1.0
+    ),
+}
 
 
-def test_kill_and_resume(tmp_path):
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_kill_and_resume(tmp_path, name):
     def run(mode):
         return subprocess.Popen(
-            [sys.executable, "-c", RUN, str(tmp_path), mode],
+            [sys.executable, "-c", RUN, str(tmp_path), mode, name],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
@@ -51,12 +64,12 @@ def test_kill_and_resume(tmp_path):
     assert first.returncode == -signal.SIGKILL
     after, _ = run("resume").communicate(timeout=60)
 
-    strategy = minsep.BandedToeplitz.optimal(iterations=40, bands=5)
-    mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.05, min_sep=8), noise_multiplier=1.0)
+    mechanism = MECHANISMS[name]
     whole = [
         f"{indices.tolist()} {row.tobytes().hex()}\n"
         for indices, row in zip(mechanism.batches(200, seed=1), mechanism.noise((6,), seed=1), strict=True)
     ]
+    assert len(before) == 13
     assert before + after.splitlines(keepends=True) == whole
 
 
@@ -90,8 +103,12 @@ def test_an_interrupted_save_keeps_the_old_file(tmp_path, monkeypatch):
 def test_loading_executes_nothing(tmp_path):
     path = tmp_path / "evil.npz"
     np.savez(path, plain=np.array([print], dtype=object))
-    with pytest.raises(ValueError, match="allow_pickle"):
-        minsep.load_state(path)
+    files = {"pickled": path.read_bytes(), "empty": b"", "text": b"{}", "cut": path.read_bytes()[:100]}
     np.savez(path, other=np.zeros(1))
-    with pytest.raises(ValueError, match="does not hold a state"):
-        minsep.load_state(path)
+    files["another"] = path.read_bytes()
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    files["array"] = (tmp_path / "array.npy").read_bytes()
+    for content in files.values():
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="does not hold a state of minsep"):
+            minsep.load_state(path)

@@ -8,6 +8,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from minsep.accounting import Estimate as Estimate
+    from minsep.accounting import PrivacyCurve as PrivacyCurve
+    from minsep.accounting import estimate_delta as estimate_delta
+    from minsep.accounting import estimate_epsilon as estimate_epsilon
+    from minsep.accounting import privacy_curve as privacy_curve
     from minsep.mechanism import Mechanism as Mechanism
     from minsep.participation import BallsInBins as BallsInBins
     from minsep.participation import CyclicPoisson as CyclicPoisson
@@ -27,12 +32,17 @@ _ROOM_OF = {
     "BandedToeplitz": "strategy",
     "CyclicPoisson": "participation",
     "Dense": "strategy",
+    "Estimate": "accounting",
     "Mechanism": "mechanism",
     "MinSep": "participation",
     "Poisson": "participation",
+    "PrivacyCurve": "accounting",
     "Truncation": "participation",
     "Unamplified": "participation",
+    "estimate_delta": "accounting",
+    "estimate_epsilon": "accounting",
     "load_state": "state",
+    "privacy_curve": "accounting",
     "save_state": "state",
 }
 

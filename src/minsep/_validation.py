@@ -42,8 +42,8 @@ def real(*, above: float | None = None, at_most: float | None = None, **paramete
     ((name, value),) = parameter.items()
     bounds = _bounds((above, "above"), (at_most, "at most"))
     try:
-        number = math.nan if isinstance(value, bool | str) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+        number = math.nan if isinstance(value, bool | np.bool_ | str | bytes) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if (
         not math.isfinite(number)
@@ -77,9 +77,12 @@ def real_array(dimensions: int, **parameter: ArrayLike) -> NDArray[np.float64]:
     """
     ((name, value),) = parameter.items()
     try:
-        array = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} is {value!r}, but it must be an array of numbers.") from None
+        given = np.array(value)
+    except ValueError:  # rows of unequal length
+        given = np.array("")
+    if given.dtype.kind not in "iuf" and given.size > 0:
+        raise ValueError(f"{name} is {value!r}, but it must be an array of numbers.")
+    array = given.astype(np.float64)
     if array.ndim != dimensions or array.size == 0:
         raise ValueError(
             f"{name} has the shape {array.shape}, but it must be a non-empty array of {dimensions} "

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from functools import cached_property
 from typing import Any
 
 Description = dict[str, Any]
@@ -17,13 +18,15 @@ class Described:
         """Return the value as plain data, with its `kind` first."""
         raise NotImplementedError
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the description, in hexadecimal: the same on every machine."""
         canonical = json.dumps(self.describe(), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         if not isinstance(other, Described):
             return NotImplemented
         return self.describe() == other.describe()

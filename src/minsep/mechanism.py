@@ -1,6 +1,7 @@
 """A mechanism: what is run and what is accounted for, as one frozen value."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -100,8 +101,8 @@ class Mechanism(Described):
             self.strategy,
             self.noise_multiplier,
             shape,
-            np.dtype(dtype),
-            Key.of(seed).derive("noise"),
+            _dtype(dtype),
+            Key.of(seed).derive(f"noise {self.fingerprint}"),
             fingerprint=self.fingerprint,
         )
 
@@ -114,6 +115,13 @@ class Mechanism(Described):
             "noise_multiplier": self.noise_multiplier,
             "truncation": self.truncation.describe() if self.truncation else None,
         }
+
+
+def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    try:
+        return np.dtype(dtype)
+    except TypeError:
+        raise ValueError(f"dtype is {dtype!r}, but it must be float32 or float64.") from None
 
 
 def _check_kind(kind: type, example: str, **parameter: object) -> None:

@@ -7,14 +7,42 @@ secret as the data itself.
 import json
 import os
 import tempfile
+import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
 State = dict[str, Any]
 
 _VERSION = 1
+
+
+class Guard:
+    """Marks a change of several steps, so that one that was interrupted is noticed and not gone on with."""
+
+    def __init__(self) -> None:
+        self._under_way = False
+
+    def check(self) -> None:
+        """Refuse to go on after an interruption."""
+        if self._under_way:
+            raise RuntimeError("The stream was interrupted in the middle of a step: restore it by load_state_dict().")
+
+    def __enter__(self) -> None:
+        self.check()
+        self._under_way = True
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._under_way = False
+
+
+class Uncopyable:
+    """Refuses to be copied or pickled: two streams that share their memory would spoil each other."""
+
+    def __reduce__(self) -> Never:
+        raise TypeError(f"A {type(self).__name__} cannot be copied or pickled: use state_dict() and load_state_dict().")
 
 
 def envelope(stream: str, mechanism: str, **identity: object) -> State:
@@ -67,9 +95,10 @@ def save_state(path: str | os.PathLike[str], state: State) -> None:
 
 def load_state(path: str | os.PathLike[str]) -> State:
     """Read a state from a file; nothing in the file is executed."""
-    with np.load(path, allow_pickle=False) as file:
-        if "plain" not in file:
-            raise ValueError(f"The file {os.fspath(path)!r} does not hold a state of minsep.")
-        state: State = json.loads(str(file["plain"]))
-        state.update({name: file[name] for name in file.files if name != "plain"})
+    try:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+            state: State = json.loads(str(file["plain"]))
+            state.update({name: file[name] for name in file.files if name != "plain"})
+    except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile):
+        raise ValueError(f"The file {os.fspath(path)!r} does not hold a state of minsep.") from None
     return state

@@ -1,3 +1,6 @@
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -20,18 +23,20 @@ def mechanism(strategy):
     return minsep.Mechanism(strategy, minsep.Poisson(rate=0.1), SIGMA)
 
 
-def normals(iterations, size, seed, dtype=np.float64):
-    z = np.zeros((iterations, size), dtype=dtype)
-    NormalRows(Key.from_seed(seed).derive("noise")).add_to(z, 0, SIGMA)
+def normals(iterations, size, key):
+    z = np.zeros((iterations, size))
+    NormalRows(key).add_to(z, 0, SIGMA)
     return z
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 2e-5)])
 def test_rows_equal_the_dense_solve(strategy, dtype, tolerance):
-    noise = np.stack(list(mechanism(strategy).noise((7,), dtype, seed=3)))
+    stream = mechanism(strategy).noise((7,), dtype, seed=3)
+    z = normals(strategy.iterations, 7, Key.from_hex(stream.state_dict()["key"]))
+    noise = np.stack(list(stream))
     assert noise.dtype == dtype
-    expected = np.linalg.solve(strategy.dense(), normals(strategy.iterations, 7, 3))
+    expected = np.linalg.solve(strategy.dense(), z)
     assert_allclose(noise, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
 
 
@@ -72,18 +77,69 @@ def test_rows_that_are_held_never_change(strategy):
     for row in mechanism(strategy).noise((5,), seed=4):
         kept.append(row)
         copies.append(row.copy())
-        with pytest.raises(ValueError, match="read-only"):
-            row[0] = 0.0
     assert_array_equal(kept, copies)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
+def test_rows_are_the_callers_own(strategy):
+    whole = list(mechanism(strategy).noise((5,), seed=4))
+    for row, expected in zip(mechanism(strategy).noise((5,), seed=4), whole, strict=True):
+        assert_array_equal(row, expected)
+        row *= 100.0
 
 
 def test_rows_that_are_dropped_leave_one_array():
     stream = mechanism(minsep.BandedToeplitz.optimal(iterations=40, bands=5)).noise((1000,))
     arrays = set()
     for row in stream:
-        arrays.add(stream._recurrence.block.ctypes.data)
-        del row
+        assert row.shape == (1000,)
+        arrays.add(stream._handed_out.ctypes.data)
     assert len(arrays) == 1
+
+
+def test_an_interrupted_stream_does_not_go_on():
+    mech = mechanism(minsep.BandedToeplitz.optimal(iterations=40, bands=5))
+    stream = mech.noise((6,), seed=0)
+    rows = [next(stream) for _ in range(4)]
+    state = stream.state_dict()
+    add, stream._add_normals = stream._add_normals, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        next(stream)
+    stream._add_normals = add
+    for go_on in (lambda: next(stream), stream.state_dict):
+        with pytest.raises(RuntimeError, match="interrupted in the middle of a step"):
+            go_on()
+    stream.load_state_dict(state)
+    assert_array_equal(list(stream), list(mech.noise((6,), seed=0))[len(rows) :])
+
+
+def test_noise_of_a_strategy_whose_inverse_grows():
+    strategy = minsep.BandedToeplitz.from_coefficients([1.0, 2.0, *[0.0] * 62], iterations=64)
+    stream = mechanism(strategy).noise((3,), np.float64, seed=1)
+    z = normals(64, 3, Key.from_hex(stream.state_dict()["key"]))
+    assert_allclose(list(stream), strategy.solve(z), rtol=1e-12)
+    assert_allclose(strategy.prefix_variances[:2], [5.0, 10.0])
+
+
+def test_a_moved_noise_state_is_refused():
+    mech = mechanism(minsep.BandedToeplitz.optimal(iterations=40, bands=5))
+    stream = mech.noise((6,), seed=0)
+    rows = [next(stream) for _ in range(6)]
+    state = stream.state_dict()
+    for position in (0, 3, 4, 9):
+        with pytest.raises(ValueError, match=f"position is {position}, but its memory is of another block"):
+            mech.noise((6,)).load_state_dict(state | {"position": position})
+    with pytest.raises(ValueError, match="finite"):
+        stream.load_state_dict(state | {"memory": state["memory"] * np.nan})
+    assert stream.position == len(rows)
+
+
+def test_streams_are_not_copied():
+    mech = mechanism(STRATEGIES[2])
+    for stream in (mech.noise(3), mech.batches(3)):
+        for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="cannot be copied or pickled: use state_dict"):
+                duplicate(stream)
 
 
 def test_scalars_integers_and_tuples_are_shapes():
@@ -92,6 +148,9 @@ def test_scalars_integers_and_tuples_are_shapes():
     assert next(mech.noise(4)).shape == (4,)
     assert next(mech.noise((2, 3))).shape == (2, 3)
     assert_array_equal(next(mech.noise(6, seed=1)), next(mech.noise((2, 3), seed=1)).ravel())
+    for sigma in (1e-46, 1e39):
+        with pytest.raises(ValueError, match="noise_multiplier is .* but noise of dtype float32 needs"):
+            mech.with_noise_multiplier(sigma).noise(3)
 
 
 def test_batches_and_noise_of_one_seed_are_independent():
@@ -103,6 +162,10 @@ def test_batches_and_noise_of_one_seed_are_independent():
     ("shape", "dtype", "message"),
     [
         ((3,), np.float16, "dtype is float16, but noise comes as float32 or float64"),
+        ((3,), ">f4", "dtype is >f4"),
+        ((3,), "foo", "dtype is 'foo'"),
+        (None, np.float32, "shape is None"),
+        (2.5, np.float32, "shape is 2.5"),
         ((3,), np.int64, "dtype is int64"),
         ((0,), np.float32, "shape is 0, .* at least 1"),
         ((-1, 3), np.float32, "shape is -1"),

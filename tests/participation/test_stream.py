@@ -136,6 +136,14 @@ def test_fixed_order_is_fixed_and_even():
         mechanism(FIXED, 13)
 
 
+def test_equal_parts_are_public():
+    scheme = minsep.CyclicPoisson(rate=0.2, cycle=4, parts="equal")
+    x = participation(scheme, 12, 40, seed=0)
+    for example in range(40):
+        assert set(np.flatnonzero(x[example]) % 4) <= {example * 4 // 40}
+    assert 60 < x.sum() < 130
+
+
 def test_empty_batches_are_yielded():
     batches = list(mechanism(minsep.Poisson(rate=1e-9), 5).batches(10, seed=0))
     assert [batch.size for batch in batches] == [0] * 5
@@ -253,3 +261,35 @@ def test_batch_sampler_is_what_a_data_loader_wants():
 def test_bad_dataset_sizes_are_refused(num_examples):
     with pytest.raises(ValueError, match="num_examples is .* integer of at least 1"):
         mechanism(minsep.Poisson(rate=0.3)).batches(num_examples)
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        minsep.Poisson(rate=1e-19),
+        minsep.Poisson(rate=1e-300),
+        minsep.CyclicPoisson(rate=1e-19, cycle=10**9),
+        minsep.Unamplified(min_sep=2**31 - 1, participations=1),
+        minsep.BallsInBins(epoch=2**31 - 1),
+        minsep.MinSep(rate=2.0**-31, min_sep=2**31 - 1),
+    ],
+    ids=repr,
+)
+def test_rare_participation_is_no_participation(scheme):
+    assert sum(batch.size for batch in mechanism(scheme, 20).batches(1000, seed=0)) <= 20
+
+
+def test_an_interrupted_stream_does_not_go_on():
+    mech = mechanism(minsep.Poisson(rate=0.5))
+    stream = mech.batches(40, seed=5)
+    next(stream)
+    state = stream.state_dict()
+    stream._steps.take = lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        next(stream)
+    for go_on in (lambda: next(stream), stream.state_dict):
+        with pytest.raises(RuntimeError, match="interrupted in the middle of a step"):
+            go_on()
+    again = mech.batches(40)
+    again.load_state_dict(state)
+    assert_array_equal(np.concatenate(list(again)), np.concatenate(list(mech.batches(40, seed=5))[1:]))

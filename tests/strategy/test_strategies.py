@@ -122,6 +122,28 @@ def test_optimal_banded_inverse_cannot_be_improved(participations):
         assert cost(other) >= cost(best) * (1 - 1e-9)
 
 
+@pytest.mark.parametrize(("n", "bands"), [(2000, 4), (2000, 16), (300, 2)])
+def test_optimal_banded_inverse_at_training_sizes(n, bands):
+    best = minsep.BandedInverseToeplitz.optimal(iterations=n, bands=bands)
+    root = minsep.BandedInverseToeplitz.square_root(iterations=n, bands=bands)
+    assert best.mean_squared_error < 0.5 * root.mean_squared_error
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-200])
+def test_the_scale_of_coefficients_does_not_matter(scale):
+    scaled = minsep.BandedToeplitz.from_coefficients([4 * scale, 3 * scale, -0.0], iterations=5)
+    assert_allclose(scaled.coefficients, [0.8, 0.6, 0.0], rtol=1e-15)
+    zero = minsep.BandedToeplitz.from_coefficients([4 * scale, 3 * scale, 0.0], iterations=5)
+    assert scaled.fingerprint == zero.fingerprint
+
+
+def test_rounding_does_not_spoil_the_exact_sensitivity():
+    strategy = minsep.BandedInverseToeplitz.square_root(iterations=200, bands=4)
+    x = np.zeros(200)
+    x[[0, 5, 10]] = 1
+    assert strategy.sensitivity(5, 3) == pytest.approx(np.linalg.norm(strategy.dense() @ x), rel=1e-9)
+
+
 def test_strategies_are_values():
     one = minsep.BandedToeplitz.from_coefficients([4, 3], iterations=5)
     same = minsep.BandedToeplitz.from_coefficients([8, 6], iterations=5)
@@ -153,6 +175,10 @@ def test_strategies_are_values():
         (lambda: minsep.BandedToeplitz.from_coefficients([0, 1], iterations=8), r"0 at \[0\].* positive"),
         (lambda: minsep.BandedToeplitz.from_coefficients([], iterations=8), "non-empty"),
         (lambda: minsep.BandedToeplitz.from_coefficients(["a"], iterations=8), "array of numbers"),
+        (lambda: minsep.BandedToeplitz.from_coefficients(["1.0"], iterations=8), "array of numbers"),
+        (lambda: minsep.BandedToeplitz.from_coefficients([1.0 + 2.0j], iterations=8), "array of numbers"),
+        (lambda: minsep.BandedToeplitz.from_coefficients([1e-200, 1e200], iterations=8), "diagonal is 0"),
+        (lambda: minsep.Dense([[1e-200, 0.0], [1e200, 1.0]]), "diagonal is 0"),
         (
             lambda: minsep.BandedToeplitz.from_coefficients([1, 1, 1], iterations=2),
             "bands is 3, .* at most 2",

@@ -23,6 +23,6 @@ def main() -> None:
     """Run the command line: exit 0 on success, 2 on bad input with one sentence that says what to change."""
     try:
         app()
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(BAD_INPUT)

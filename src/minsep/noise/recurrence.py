@@ -68,7 +68,7 @@ class _Banded(Recurrence):
 
     def __init__(self, coefficients: NDArray[np.float64], size: int, dtype: np.dtype[Any]) -> None:
         self.rows = max(coefficients.size - 1, 1)
-        own_inverse, _ = _toeplitz_blocks(series.inverse(coefficients, self.rows + 1))
+        own_inverse, _ = _toeplitz_blocks(series.inverse_by_substitution(coefficients, self.rows + 1))
         _, reach_back = _toeplitz_blocks(coefficients)
         # The minus is in the matrix because BLAS spends a pass of its own on a factor other than 1.
         self._own_inverse, self._reach_back = own_inverse.astype(dtype), -reach_back.astype(dtype)

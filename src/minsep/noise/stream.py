@@ -9,27 +9,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minsep import _validation as validate
+from minsep.engine import parallel_copy
 from minsep.noise.recurrence import Recurrence, Rows, recurrence_of
 from minsep.randomness import Key, NormalRows
-from minsep.state import State, check_envelope, envelope
+from minsep.state import Guard, State, Uncopyable, check_envelope, envelope
 from minsep.strategy import Strategy
 
-_DTYPES = ("float32", "float64")
+_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
-class NoiseStream(Iterator[NDArray[np.floating[Any]]]):
+class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
     """The noise of a mechanism: exactly `iterations` arrays, the rows of C^-1 Z.
 
     - The entries of Z are independent normals with the mechanism's noise multiplier as their standard deviation, made
       in float64 by a cryptographic generator and rounded once to `dtype`.
-    - Memory is `bands - 1` rows for a banded strategy.
-    - Rows are read-only and never change: an array that somebody still holds a row of is not used again.
-    - The same key gives the same noise, whatever the number of threads.
+    - Memory is `bands - 1` rows for a banded strategy, and as many that are handed out.
+    - A row is the caller's own, to keep or to overwrite.
+    - The same key gives the same Z, whatever the number of threads.
 
     Streams come from `Mechanism.noise`.
     """
 
     _recurrence: Recurrence
+    _guard: Guard
 
     def __init__(
         self,
@@ -41,10 +43,8 @@ class NoiseStream(Iterator[NDArray[np.floating[Any]]]):
         *,
         fingerprint: str = "",
     ) -> None:
-        if dtype.name not in _DTYPES:
-            raise ValueError(f"dtype is {dtype.name}, but noise comes as {' or '.join(_DTYPES)}.")
-        sides = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
-        self.shape = tuple(validate.integer(shape=side, at_least=1) for side in sides)
+        self.shape = _checked_shape(shape)
+        _check_dtype(dtype, noise_multiplier)
         self.dtype = dtype
         self.iterations = strategy.iterations
         self._strategy = strategy
@@ -67,24 +67,26 @@ class NoiseStream(Iterator[NDArray[np.floating[Any]]]):
     def __next__(self) -> NDArray[np.floating[Any]]:
         if self._position == self.iterations:
             raise StopIteration
-        recurrence = self._recurrence
-        row = self._position % recurrence.rows
-        if row == 0:
-            if self._references() > self._references_when_alone:
-                recurrence.block = recurrence.block.copy()
-            recurrence.next_block(self._position, self._add_normals)
-        self._position += 1
-        values: NDArray[np.floating[Any]] = recurrence.block[row].reshape(self.shape)
-        if row == recurrence.rows - 1:
-            # A loop still holds this row when it asks for the next block, and must not tie up the whole array.
-            values = values.copy()
-        values.flags.writeable = False
-        return values
+        row = self._position % self._recurrence.rows
+        with self._guard:
+            if row == 0:
+                self._recurrence.next_block(self._position, self._add_normals)
+                self._hand_out()
+            self._position += 1
+        values: NDArray[np.floating[Any]] = self._handed_out[row].reshape(self.shape)
+        # A loop still holds the last row when it asks for the next block; a copy keeps it from holding the array.
+        return values.copy() if row == self._recurrence.rows - 1 else values
 
     def state_dict(self) -> State:
         """Return what restores this stream at its position. It is as secret as a key."""
-        memory = self._recurrence.memory()
-        return {**self._identity, "key": self._key.hex(), "position": self._position, "memory": memory}
+        self._guard.check()
+        return {
+            **self._identity,
+            "key": self._key.hex(),
+            "position": self._position,
+            "block": self._block_of(self._position),
+            "memory": self._recurrence.memory(),
+        }
 
     def load_state_dict(self, state: State) -> None:
         """Continue as the stream that gave this state would.
@@ -101,30 +103,67 @@ class NoiseStream(Iterator[NDArray[np.floating[Any]]]):
         """
         check_envelope(state, self._identity)
         position = validate.integer(position=state.get("position"), at_least=0, at_most=self.iterations)
-        self._restart(Key.from_hex(state.get("key", "")))
-        if position > 0:
-            start = (position - 1) // self._recurrence.rows * self._recurrence.rows
-            self._recurrence.restore(self._memory_of(state, start), start, self._add_normals)
-        self._position = position
+        key = Key.from_hex(state.get("key", ""))
+        block = self._block_of(position)
+        if state.get("block") != block:
+            raise ValueError(f"The state's position is {position}, but its memory is of another block of rows.")
+        memory = None if block is None else self._check_memory(state.get("memory"), block)
+        self._restart(key)
+        if memory is None or block is None:
+            return
+        with self._guard:
+            self._recurrence.restore(memory, block, self._add_normals)
+            self._hand_out()
+            self._position = position
 
     def _restart(self, key: Key) -> None:
         self._key = key
         self._position = 0
+        self._guard = Guard()
         self._normals = NormalRows(key)
         self._recurrence = recurrence_of(self._strategy, math.prod(self.shape), self.dtype)
+        self._handed_out: Rows = np.empty_like(self._recurrence.block)
         self._references_when_alone = self._references()
 
-    def _memory_of(self, state: State, start: int) -> Rows:
-        memory = state.get("memory")
-        shape = (self._recurrence.memory_rows(start), math.prod(self.shape))
+    def _block_of(self, position: int) -> int | None:
+        """Return the first row of the block that the last row before a position belongs to."""
+        return None if position == 0 else (position - 1) // self._recurrence.rows * self._recurrence.rows
+
+    def _check_memory(self, memory: Any, block: int) -> Rows:
+        shape = (self._recurrence.memory_rows(block), math.prod(self.shape))
         if not isinstance(memory, np.ndarray) or memory.shape != shape or memory.dtype != self.dtype:
             raise ValueError(f"The state's memory must be an array of shape {shape} and dtype {self.dtype}.")
+        if not np.isfinite(memory).all():
+            raise ValueError("The state's memory must be finite numbers.")
         return memory
 
+    def _hand_out(self) -> None:
+        """Copy the block to where users may do with its rows as they like: to an array that nobody holds a row of."""
+        block = self._recurrence.block
+        if self._references() > self._references_when_alone or self._handed_out.shape != block.shape:
+            self._handed_out = np.empty_like(block)
+        parallel_copy(self._handed_out, block)
+
     def _references(self) -> int:
-        """Count who refers to the array of the last block: its rows are views, and the next block overwrites it."""
-        return sys.getrefcount(self._recurrence.block)
+        return sys.getrefcount(self._handed_out)
 
     def _add_normals(self, rows: Rows, first: int) -> None:
         needed = rows[: self.iterations - first]
         self._normals.add_to(needed, first, self._noise_multiplier)
+
+
+def _checked_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
+    sides = shape if isinstance(shape, tuple | list) else (shape,)
+    return tuple(validate.integer(shape=side, at_least=1) for side in sides)
+
+
+def _check_dtype(dtype: np.dtype[Any], noise_multiplier: float) -> None:
+    if dtype not in _DTYPES:
+        raise ValueError(f"dtype is {dtype}, but noise comes as {' or '.join(map(str, _DTYPES))}.")
+    limits = np.finfo(dtype)
+    least, most = float(limits.tiny / limits.eps), float(limits.max * limits.eps)
+    if not least <= noise_multiplier <= most:
+        raise ValueError(
+            f"noise_multiplier is {noise_multiplier:g}, but noise of dtype {dtype} needs one from {least:.2g} to "
+            f"{most:.2g}."
+        )

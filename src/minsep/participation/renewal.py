@@ -44,14 +44,25 @@ def _uniform(word):  # type: ignore[no-untyped-def]  # pragma: no cover
 
 
 @numba.njit(inline="always")
-def _failures(word, log_miss):  # type: ignore[no-untyped-def]  # pragma: no cover
+def failures(word, log_miss):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Return the number of failures before the first success, as a float that may be large."""
-    return math.floor(math.log(_uniform(word)) / log_miss)
+    # NumPy's floor stays a float, where math.floor would wrap beyond 2**63.
+    return np.floor(math.log(_uniform(word)) / log_miss)
+
+
+@numba.njit(inline="always")
+def first_phase(word, phases, first_prob):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Return 1 with probability `first_prob`, and else one of 2, ..., `phases` with equal chances."""
+    position = _uniform(word)
+    if position < first_prob:
+        return 1
+    share = (position - first_prob) / (1.0 - first_prob)
+    return 2 + min(int(share * (phases - 1)), phases - 2)
 
 
 @numba.njit(nogil=True, cache=True)
 def enlist(  # type: ignore[no-untyped-def]  # pragma: no cover
-    waiting, following, first, words, log_miss, stride, phases, first_phase, ordered
+    waiting, following, first, words, log_miss, stride, phases, first_prob, ordered
 ):
     """Put examples `first, first + 1, ...` into the lists of their first participations, two words each."""
     iterations = waiting.size - 1
@@ -62,12 +73,8 @@ def enlist(  # type: ignore[no-untyped-def]  # pragma: no cover
         if ordered:
             phase = 1 + (example * phases) // total
         else:
-            phase = 1
-            position = _uniform(words[2 * k])
-            if position >= first_phase:
-                share = (position - first_phase) / (1.0 - first_phase)
-                phase = 2 + min(int(share * (phases - 1)), phases - 2)
-        time = phase + stride * _failures(words[2 * k + 1], log_miss)
+            phase = first_phase(words[2 * k], phases, first_prob)
+        time = phase + stride * failures(words[2 * k + 1], log_miss)
         if time <= iterations:
             following[example] = waiting[int(time)]
             waiting[int(time)] = example
@@ -91,7 +98,7 @@ def return_batch(waiting, following, time, batch, words, log_miss, rest, stride)
     """Put the examples of a batch into the lists of their next participations, one word each."""
     iterations = waiting.size - 1
     for k in range(batch.size):
-        after = time + rest + stride * (1.0 + _failures(words[k], log_miss))
+        after = time + rest + stride * (1.0 + failures(words[k], log_miss))
         if after <= iterations:
             following[batch[k]] = waiting[int(after)]
             waiting[int(after)] = batch[k]

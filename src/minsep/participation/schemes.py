@@ -8,6 +8,9 @@ from minsep import _validation as validate
 from minsep.identity import Described, Description
 from minsep.participation.renewal import RenewalLaw
 
+# Kernels multiply a number of iterations by an index in 64 bits.
+MOST_ITERATIONS = 2**31 - 1
+
 # Rates that meet b * rate = 1 up to rounding mean exactly that.
 _ROUNDING = 1e-12
 
@@ -87,7 +90,8 @@ class Poisson(Scheme):
 class CyclicPoisson(Scheme):
     """Each example belongs to one of `cycle` parts; iteration i samples from part i modulo `cycle`.
 
-    - An example's part is uniform, and independent of the others' parts.
+    - `parts="random"`: an example's part is uniform, and independent of the others' parts.
+    - `parts="equal"`: parts are equal shares of the dataset in the order of the indices, and public.
     - In its part's turn an example takes part with probability `cycle * rate`.
     - Participations of one example are a multiple of `cycle` apart.
 
@@ -100,10 +104,12 @@ class CyclicPoisson(Scheme):
 
     rate: float
     cycle: int
+    parts: Literal["random", "equal"] = "random"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rate", validate.real(rate=self.rate, above=0, at_most=1))
-        object.__setattr__(self, "cycle", validate.integer(cycle=self.cycle, at_least=1))
+        object.__setattr__(self, "cycle", validate.integer(cycle=self.cycle, at_least=1, at_most=MOST_ITERATIONS))
+        validate.choice(("random", "equal"), parts=self.parts)
         _check_feasible(self.rate, cycle=self.cycle)
 
     @property
@@ -118,12 +124,18 @@ class CyclicPoisson(Scheme):
 
     @property
     def law(self) -> RenewalLaw:
-        """Law of one example's participation times: a uniform phase, and whole cycles between."""
-        return RenewalLaw(prob=self.sampling_prob, stride=self.cycle, phases=self.cycle, first_phase=1 / self.cycle)
+        """Law of one example's participation times: a phase, and whole cycles between."""
+        return RenewalLaw(
+            prob=self.sampling_prob,
+            stride=self.cycle,
+            phases=self.cycle,
+            first_phase=1 / self.cycle,
+            ordered=self.parts == "equal",
+        )
 
     def describe(self) -> Description:
         """Return the scheme as plain data."""
-        return {"kind": "cyclic-poisson", "rate": self.rate, "cycle": self.cycle}
+        return {"kind": "cyclic-poisson", "rate": self.rate, "cycle": self.cycle, "parts": self.parts}
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +149,7 @@ class BallsInBins(Scheme):
     epoch: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epoch", validate.integer(epoch=self.epoch, at_least=1))
+        object.__setattr__(self, "epoch", validate.integer(epoch=self.epoch, at_least=1, at_most=MOST_ITERATIONS))
 
     @property
     def rate(self) -> float:  # type: ignore[override]
@@ -188,7 +200,7 @@ class MinSep(Scheme):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rate", validate.real(rate=self.rate, above=0, at_most=1))
-        object.__setattr__(self, "min_sep", validate.integer(min_sep=self.min_sep, at_least=1))
+        object.__setattr__(self, "min_sep", validate.integer(min_sep=self.min_sep, at_least=1, at_most=MOST_ITERATIONS))
         validate.choice(("warm", "cold"), start=self.start)
         _check_feasible(self.rate, min_sep=self.min_sep)
 
@@ -230,8 +242,8 @@ class Unamplified(Scheme):
     participations: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "min_sep", validate.integer(min_sep=self.min_sep, at_least=1))
-        participations = validate.integer(participations=self.participations, at_least=1)
+        object.__setattr__(self, "min_sep", validate.integer(min_sep=self.min_sep, at_least=1, at_most=MOST_ITERATIONS))
+        participations = validate.integer(participations=self.participations, at_least=1, at_most=MOST_ITERATIONS)
         object.__setattr__(self, "participations", participations)
 
     @property

@@ -11,8 +11,9 @@ from minsep.participation.renewal import WORDS_AT_START, WaitingLists
 from minsep.participation.schemes import Scheme
 from minsep.participation.truncation import PADDING, Truncation
 from minsep.randomness import Key, KeyedWords
-from minsep.state import State, check_envelope, envelope
+from minsep.state import Guard, State, Uncopyable, check_envelope, envelope
 
+MOST_EXAMPLES = 2**32 - 1
 _EXAMPLES_AT_ONCE = 1 << 18
 
 
@@ -23,7 +24,7 @@ class PaddedBatch(NamedTuple):
     mask: NDArray[np.bool_]
 
 
-class BatchStream(Iterator[NDArray[np.int64]]):
+class BatchStream(Uncopyable, Iterator[NDArray[np.int64]]):
     """The batches of a mechanism: exactly `iterations` arrays of indices, each in increasing order.
 
     - A batch costs time proportional to its size, and the stream 4 bytes an example.
@@ -45,7 +46,7 @@ class BatchStream(Iterator[NDArray[np.int64]]):
         fingerprint: str = "",
     ) -> None:
         self.iterations = iterations
-        self.num_examples = validate.integer(num_examples=num_examples, at_least=1)
+        self.num_examples = validate.integer(num_examples=num_examples, at_least=1, at_most=MOST_EXAMPLES)
         expected = truncation.num_examples if truncation else None
         if expected is not None and expected != self.num_examples:
             raise ValueError(
@@ -96,6 +97,7 @@ class BatchStream(Iterator[NDArray[np.int64]]):
 
     def state_dict(self) -> State:
         """Return what restores this stream at its position. It is as secret as a key."""
+        self._guard.check()
         return {**self._identity, "key": self._key.hex(), "position": self._position}
 
     def load_state_dict(self, state: State) -> None:
@@ -123,6 +125,7 @@ class BatchStream(Iterator[NDArray[np.int64]]):
     def _restart(self, key: Key) -> None:
         self._key = key
         self._position = 0
+        self._guard = Guard()
         self._cuts = KeyedWords(key.derive("cuts"))
         self._steps = KeyedWords(key.derive("steps"))
         self._lists = WaitingLists(self._scheme.law, self.num_examples, self.iterations)
@@ -133,9 +136,10 @@ class BatchStream(Iterator[NDArray[np.int64]]):
 
     def _advance(self) -> NDArray[np.int64]:
         time = self._position + 1
-        batch = self._lists.batch(time)
-        self._lists.send_back(time, batch, self._steps.take(time, batch.size))
-        self._position = time
+        with self._guard:
+            batch = self._lists.batch(time)
+            self._lists.send_back(time, batch, self._steps.take(time, batch.size))
+            self._position = time
         return batch
 
 

@@ -1,9 +1,7 @@
 """Standard normal variates from uniform words, vectorised.
 
 The Box-Muller transform in float64. The radius takes 52 bits of one word, so values reach 8.57 standard deviations (a
-normal variate lies beyond with probability 1e-17), and the angle 52 bits and two signs of another. Logarithm, sine and
-cosine are truncated series with errors below one unit in the last place of their argument's range, written without
-branches so that the compiler turns the loop into vector instructions; a call into the C library would not.
+normal variate lies beyond with probability 1e-17), and the angle 52 bits and two signs of another.
 """
 
 import math
@@ -13,12 +11,10 @@ from typing import Any
 
 import numba
 import numpy as np
-from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from minsep.engine import available_cores
+from minsep.numerics import INTEGER_PART, ONE, TWO_52, bits_of, float_of, log_positive, polynomial
 from minsep.randomness.keys import Key, KeyedWords
 
 FloatArray = NDArray[np.floating[Any]]
@@ -26,59 +22,24 @@ FloatArray = NDArray[np.floating[Any]]
 # Values per task: its words fill half of a typical second-level cache.
 _CHUNK = 1 << 16
 
-_TO_INTEGER = np.uint64(0x4330000000000000)  # the bits of 2**52: or-ing in a 52-bit integer k gives 2**52 + k
-_ONE = np.uint64(0x3FF0000000000000)  # the bits of 1.0
-_ROOT_HALF = np.uint64(0x3FE6A09E667F3BCD)  # the bits of sqrt(1/2)
-_MANTISSA = np.uint64(0x000FFFFFFFFFFFFF)
-_FROM_ROOT_HALF = np.uint64(0x3FF0000000000000 - 0x3FE6A09E667F3BCD)
-_BITS_1, _BITS_12, _BITS_52, _BITS_63 = (np.uint64(n) for n in (1, 12, 52, 63))
-_TWO_52 = 2.0**52
-_LOG_2 = math.log(2.0)
+_BITS_1, _BITS_12, _BITS_63 = (np.uint64(n) for n in (1, 12, 63))
 
-# Highest power first, for Horner's rule.
-_ATANH = tuple(2.0 / (2 * k + 1) for k in reversed(range(11)))
-_SINE = tuple((-1.0) ** k / math.factorial(2 * k + 1) for k in reversed(range(9)))
-_COSINE = tuple((-1.0) ** k / math.factorial(2 * k) for k in reversed(range(10)))
-
-
-def _bit_cast(result: types.Type, argument: types.Type, element: ir.Type) -> Any:
-    def typer(_context: Any, _argument: Any) -> Any:
-        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            return builder.bitcast(arguments[0], element)
-
-        return result(argument), generate
-
-    return intrinsic(typer)
-
-
-_float_of = _bit_cast(types.float64, types.uint64, ir.DoubleType())
-_bits_of = _bit_cast(types.uint64, types.float64, ir.IntType(64))
-
-
-@numba.njit(inline="always")
-def _polynomial(coefficients, z):  # type: ignore[no-untyped-def]  # pragma: no cover
-    value = coefficients[0]
-    for k in range(1, len(coefficients)):
-        value = value * z + coefficients[k]
-    return value
+_SINE = tuple((-1.0) ** k / math.factorial(2 * k + 1) for k in range(9))
+_COSINE = tuple((-1.0) ** k / math.factorial(2 * k) for k in range(10))
 
 
 @numba.njit(inline="always")
 def _pair(first, second):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Return two independent standard normal variates from two words."""
-    # u = (k + 1/2) / 2**52 lies in (0, 1), and log(u) = exponent * log(2) + 2 atanh(s).
-    u = _float_of((first >> _BITS_12) | _TO_INTEGER) - (_TWO_52 - 0.5)
-    shifted = _bits_of(u) + _FROM_ROOT_HALF
-    mantissa = _float_of((shifted & _MANTISSA) + _ROOT_HALF)
-    exponent = _float_of((shifted >> _BITS_52) | _TO_INTEGER) - (_TWO_52 + 1023.0 + 52.0)
-    s = (mantissa - 1.0) / (mantissa + 1.0)
-    half_radius = math.sqrt(-(exponent * _LOG_2 + s * _polynomial(_ATANH, s * s)))
+    # (k + 1/2) / 2**52 with k uniform on 52 bits: exact, and never 0 or 1.
+    u = (float_of((first >> _BITS_12) | INTEGER_PART) - (TWO_52 - 0.5)) * (1.0 / TWO_52)
+    half_radius = math.sqrt(-log_positive(u))
     # The angle is pi/4 + turn, within the first quadrant; two signs move it to any of the four.
-    turn = (math.pi / 2) * (_float_of((second >> _BITS_12) | _ONE) - 1.5)
-    sine = turn * _polynomial(_SINE, turn * turn)
-    cosine = _polynomial(_COSINE, turn * turn)
-    x = _float_of(_bits_of(half_radius * (cosine - sine)) ^ (second << _BITS_63))
-    y = _float_of(_bits_of(half_radius * (cosine + sine)) ^ ((second >> _BITS_1) << _BITS_63))
+    turn = (math.pi / 2) * (float_of((second >> _BITS_12) | ONE) - 1.5)
+    sine = turn * polynomial(_SINE, turn * turn)
+    cosine = polynomial(_COSINE, turn * turn)
+    x = float_of(bits_of(half_radius * (cosine - sine)) ^ (second << _BITS_63))
+    y = float_of(bits_of(half_radius * (cosine + sine)) ^ ((second >> _BITS_1) << _BITS_63))
     return x, y
 
 

@@ -40,9 +40,9 @@ class BandedInverseToeplitz(Toeplitz):
             values[:1] <= 0, "the first coefficient must be positive", noise_coefficients=values[:1]
         )
         validate.integer(inverse_bands=values.size, at_most=iterations)
-        values = values / values[0]
+        values = values / values[0] + 0.0
         with np.errstate(over="ignore", invalid="ignore"):
-            column = series.inverse(values, iterations)
+            column = series.inverse_by_substitution(values, iterations)
         tiny = 1e-12 * np.abs(column).max()
         if not np.isfinite(tiny) or column.min() < -tiny:
             raise ValueError(

@@ -9,7 +9,7 @@ from scipy.linalg import lapack
 from minsep import _validation as validate
 from minsep.identity import Description
 from minsep.strategy import optimum, series
-from minsep.strategy.base import read_only, rows_of
+from minsep.strategy.base import read_only, rows_of, unit_norm
 from minsep.strategy.toeplitz import Toeplitz
 
 FloatArray = NDArray[np.float64]
@@ -39,7 +39,7 @@ class BandedToeplitz(Toeplitz):
         validate.refuse_entries(values < 0, "every coefficient must be at least 0", coefficients=values)
         validate.refuse_entries(values[:1] <= 0, "the first coefficient must be positive", coefficients=values[:1])
         validate.integer(bands=values.size, at_most=iterations)
-        object.__setattr__(self, "coefficients", read_only(values / np.linalg.norm(values)))
+        object.__setattr__(self, "coefficients", read_only(unit_norm(values, coefficients=values)))
         object.__setattr__(self, "iterations", iterations)
 
     @classmethod

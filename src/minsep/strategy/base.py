@@ -70,6 +70,19 @@ class Strategy(Described):
         return float(self.prefix_variances.max())
 
 
+def unit_norm(columns: FloatArray, **parameter: ArrayLike) -> FloatArray:
+    """Scale a column, or the columns of a matrix, to a largest norm of 1."""
+    ((name, _),) = parameter.items()
+    columns = columns / columns.max() + 0.0
+    columns /= np.linalg.norm(columns, axis=0).max()
+    diagonal = columns[:1] if columns.ndim == 1 else np.diag(columns)
+    if not diagonal.min() > 0:
+        raise ValueError(
+            f"{name} spans more than floating-point numbers hold: its diagonal is 0 beside its largest entry."
+        )
+    return columns
+
+
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
     """Return the array, locked against writing."""
     array.flags.writeable = False

@@ -11,7 +11,7 @@ from scipy.linalg import solve_triangular
 from minsep import _validation as validate
 from minsep.identity import Description
 from minsep.strategy import sensitivity
-from minsep.strategy.base import Strategy, read_only, rows_of
+from minsep.strategy.base import Strategy, read_only, rows_of, unit_norm
 
 FloatArray = NDArray[np.float64]
 
@@ -41,8 +41,7 @@ class Dense(Strategy):
         validate.refuse_entries(
             np.diag(np.diag(values) == 0), "entries on the diagonal must be positive", matrix=values
         )
-        values /= np.linalg.norm(values, axis=0).max()
-        object.__setattr__(self, "matrix", read_only(values))
+        object.__setattr__(self, "matrix", read_only(unit_norm(values, matrix=values)))
 
     @property
     def iterations(self) -> int:  # type: ignore[override]
@@ -58,7 +57,7 @@ class Dense(Strategy):
     @cached_property
     def column_norms(self) -> FloatArray:
         """Norm of each column."""
-        return np.asarray(np.linalg.norm(self.matrix, axis=0))
+        return read_only(np.linalg.norm(self.matrix, axis=0))
 
     def gram(self, lag: int) -> FloatArray:
         """Inner products of columns `lag` apart: entry i is <c_i, c_(i - lag)>, zero for i < lag."""

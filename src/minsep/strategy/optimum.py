@@ -16,6 +16,7 @@ evaluations where a quasi-Newton method needs hundreds.
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
+from scipy.special import softmax
 
 from minsep.strategy import series
 
@@ -104,17 +105,19 @@ class _BandedObjective:
 def banded_inverse(iterations: int, bands: int, min_sep: int, participations: int) -> FloatArray:
     """Return the first column of C^-1, the first entry 1 and the others at most 0, of least error times sensitivity.
 
-    Entries of at most 0 make C non-negative: 1 / (1 - g) is 1 + g + g^2 + ... The sensitivity is that of
-    non-increasing coefficients, which take part at 0, b, 2b, ...
+    Entries of at most 0 that sum to at least -1 make C non-negative and bounded: 1 / (1 - g) is 1 + g + g^2 + ... The
+    search is over their logarithms relative to what is left of 1. The sensitivity is that of non-increasing
+    coefficients, which take part at 0, b, 2b, ...
     """
     start = series.inverse(series.square_root_of_prefix_sums(bands), bands)
     if bands == 1:
         return start
     weights = np.arange(iterations, 0, -1, dtype=np.float64)
 
-    def value_and_gradient(tail: FloatArray) -> tuple[float, FloatArray]:
+    def value_and_gradient(logits: FloatArray) -> tuple[float, FloatArray]:
+        g = softmax(np.append(logits, 0.0))[:-1]
         h = np.zeros(iterations)
-        h[:bands] = np.concatenate([[1.0], tail])
+        h[:bands] = np.concatenate([[1.0], -g])
         b = np.cumsum(h)
         error = float(weights @ b**2)
         error_slope = 2 * np.cumsum((weights * b)[::-1])[::-1][:bands]
@@ -123,17 +126,17 @@ def banded_inverse(iterations: int, bands: int, min_sep: int, participations: in
         back = _participating(column[::-1], min_sep, participations)[::-1]
         norm = float(column @ column)
         norm_slope = -2 * series.correlate(back, series.multiply(c, c, iterations), bands)
-        return float(np.log(error * norm)), (error_slope / error + norm_slope / norm)[1:]
+        slope = -(error_slope / error + norm_slope / norm)[1:]
+        return float(np.log(error * norm)), g * (slope - g @ slope)
 
     found = optimize.minimize(
         value_and_gradient,
-        start[1:],
+        np.log(-start[1:] / start.sum()),
         jac=True,
-        bounds=[(None, 0.0)] * (bands - 1),
         method="L-BFGS-B",
         options={"maxcor": 30, "maxiter": 2000, "ftol": 1e-14, "gtol": _GRADIENT_TOLERANCE},
     )
-    return np.concatenate([[1.0], found.x])
+    return np.concatenate([[1.0], -softmax(np.append(found.x, 0.0))[:-1]])
 
 
 def _participating(column: FloatArray, min_sep: int, participations: int) -> FloatArray:

@@ -30,7 +30,7 @@ def non_increasing_toeplitz(coefficients: FloatArray, iterations: int, min_sep: 
 
 def separate_columns(norms: FloatArray, min_sep: int, participations: int) -> float:
     """Exact, for columns that do not overlap at a distance of `min_sep`."""
-    return math.sqrt(_best_separated(norms**2, min_sep, participations))
+    return math.sqrt(_best_separated(norms**2, min(min_sep, norms.size), participations))
 
 
 def upper_bound(gram: FloatArray, min_sep: int, participations: int) -> float:
@@ -39,7 +39,7 @@ def upper_bound(gram: FloatArray, min_sep: int, participations: int) -> float:
     |C x|^2 is the sum over participations i of the sum over participations j of <c_i, c_j>. Maximising the inner sum
     for each i by itself, and then the outer one, can only give more.
     """
-    return math.sqrt(_bound_squared(gram, min_sep, participations))
+    return math.sqrt(_bound_squared(gram, min(min_sep, len(gram)), participations))
 
 
 @numba.njit(cache=True)

@@ -1,5 +1,6 @@
 """Power series cut at a power: lower-triangular Toeplitz matrices are polynomials, their product a convolution."""
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
@@ -46,6 +47,32 @@ def inverse(coefficients: FloatArray, length: int) -> FloatArray:
         residual = -multiply(coefficients, result, known)
         residual[0] += 2.0
         result = multiply(result, residual, known)
+    return result
+
+
+def inverse_by_substitution(coefficients: FloatArray, length: int) -> FloatArray:
+    """Return the first `length` coefficients of 1 / series, each as accurate as itself.
+
+    It takes time in proportion to length times coefficients; errors of `inverse` are relative to the largest.
+
+    >>> inverse_by_substitution(np.array([1.0, 2.0]), 4)
+    array([ 1., -2.,  4., -8.])
+    """
+    result: FloatArray = _substitute(coefficients, length)
+    return result
+
+
+@numba.njit(cache=True, fastmath={"contract", "reassoc"})
+def _substitute(coefficients, length):  # type: ignore[no-untyped-def]  # pragma: no cover
+    result = np.zeros(length)
+    result[0] = 1.0 / coefficients[0]
+    for i in range(1, length):
+        reach = min(i, coefficients.size - 1)
+        past = result[i - reach : i][::-1]
+        total = 0.0
+        for k in range(reach):
+            total += coefficients[k + 1] * past[k]
+        result[i] = -total / coefficients[0]
     return result
 
 

@@ -1,0 +1,218 @@
+"""Privacy curves that need no samples: the Gaussian mechanism, Poisson sampling, and cyclic Poisson sampling.
+
+Both directions of the zero-out relation. What comes from dp_accounting's privacy loss distributions is an upper bound
+up to floating-point rounding, tight to its discretisation.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numba
+import numpy as np
+from dp_accounting import DpEvent, NeighboringRelation
+from dp_accounting.pld import PLDAccountant
+from dp_accounting.pld import privacy_loss_distribution as pld
+from numpy.typing import ArrayLike, NDArray
+from scipy import optimize
+from scipy.special import ndtr
+
+from minsep.accounting.pairs import Direction
+from minsep.mechanism import Mechanism
+from minsep.participation import CyclicPoisson, MinSep, Poisson, Truncation, Unamplified
+
+FloatArray = NDArray[np.float64]
+Event = Any  # a dp_accounting DpEvent or PrivacyLossDistribution, which have no types
+
+_RELATION = NeighboringRelation.REPLACE_SPECIAL
+_MOST_EPSILON = 1e4
+
+
+class ExactCurve(ABC):
+    """delta as a function of epsilon, for both directions."""
+
+    method: str
+
+    @abstractmethod
+    def delta(self, epsilon: ArrayLike, direction: Direction) -> FloatArray:
+        """Return delta at each epsilon, which may be negative."""
+
+    @abstractmethod
+    def distribution(self) -> pld.PrivacyLossDistribution:
+        """Return the privacy loss distribution, to compose with others."""
+
+    def epsilon(self, delta: float, direction: Direction) -> float:
+        """Return the least epsilon, at least 0, with at most this delta."""
+
+        def excess(epsilon: float) -> float:
+            return float(self.delta(epsilon, direction)) - delta
+
+        if excess(0.0) <= 0:
+            return 0.0
+        high = 1.0
+        while excess(high) > 0:
+            high *= 2
+            if high > _MOST_EPSILON:
+                return math.inf
+        return float(optimize.brentq(excess, 0.0, high, xtol=1e-9))
+
+
+@dataclass(frozen=True)
+class GaussianCurve(ExactCurve):
+    """The Gaussian mechanism with this ratio of sensitivity to noise: Balle and Wang (2018), Theorem 8."""
+
+    shift: float
+    method = "gaussian"
+
+    def delta(self, epsilon: ArrayLike, direction: Direction) -> FloatArray:
+        """Return delta at each epsilon; the two directions are the same."""
+        epsilon = np.asarray(epsilon, dtype=np.float64)
+        middle = epsilon / self.shift
+        with np.errstate(over="ignore", invalid="ignore"):
+            second = np.exp(epsilon) * ndtr(-self.shift / 2 - middle)
+        # Where e^epsilon overflows its factor has long been 0.
+        return np.maximum(ndtr(self.shift / 2 - middle) - np.where(np.isfinite(second), second, 0.0), 0.0)
+
+    def distribution(self) -> pld.PrivacyLossDistribution:
+        """Return the privacy loss distribution."""
+        return pld.from_gaussian_mechanism(1 / self.shift, neighboring_relation=_RELATION)
+
+
+@dataclass(frozen=True)
+class PldCurve(ExactCurve):
+    """A curve from a privacy loss distribution of dp_accounting."""
+
+    losses: pld.PrivacyLossDistribution
+    method = "pld"
+
+    def delta(self, epsilon: ArrayLike, direction: Direction) -> FloatArray:
+        """Return delta at each epsilon."""
+        table = self._remove if direction == "remove" else self._add
+        return table.delta(np.asarray(epsilon, dtype=np.float64))
+
+    def distribution(self) -> pld.PrivacyLossDistribution:
+        """Return the privacy loss distribution."""
+        return self.losses
+
+    # dp_accounting offers the larger of the two directions only, and composition needs each.
+    @cached_property
+    def _remove(self) -> "_LossTable":
+        return _LossTable(self.losses._pmf_remove)
+
+    @cached_property
+    def _add(self) -> "_LossTable":
+        return _LossTable(self.losses._pmf_add)
+
+
+class _LossTable:
+    """Tail sums of a discrete privacy loss, so that delta at any epsilon is a look-up."""
+
+    def __init__(self, pmf: Any) -> None:
+        dense = pmf.to_dense_pmf()
+        probabilities = np.asarray(dense._probs, dtype=np.float64)
+        self._infinite = float(dense._infinity_mass)
+        self._width = float(dense._discretization)
+        self._first = int(dense._lower_loss)
+        self._mass = np.append(np.cumsum(probabilities[::-1])[::-1], 0.0)
+        self._shrunk = np.append(_discounted_tails(probabilities, math.exp(-self._width)), 0.0)
+
+    def delta(self, epsilon: FloatArray) -> FloatArray:
+        """Return infinite mass + sum over losses > epsilon of mass (1 - e^(epsilon - loss))."""
+        k = np.clip(np.floor(epsilon / self._width).astype(np.int64) + 1 - self._first, 0, self._mass.size - 1)
+        least = (k + self._first) * self._width
+        delta: FloatArray = self._infinite + self._mass[k] - np.exp(np.minimum(epsilon - least, 0.0)) * self._shrunk[k]
+        return delta
+
+
+@numba.njit(cache=True)
+def _discounted_tails(probabilities, factor):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Return sum_(j >= k) factor^(j - k) p_j for every k."""
+    tails = np.empty_like(probabilities)
+    total = 0.0
+    for k in range(probabilities.size - 1, -1, -1):
+        total = total * factor + probabilities[k]
+        tails[k] = total
+    return tails
+
+
+def exact_curve(mechanism: Mechanism) -> ExactCurve | None:
+    """Return the curve of a mechanism that needs no samples, or None."""
+    strategy, scheme, truncation = mechanism.strategy, mechanism.scheme, mechanism.truncation
+    sigma = mechanism.noise_multiplier
+    match scheme:
+        case Unamplified() if truncation is None:
+            sensitivity = strategy.sensitivity(scheme.min_sep, scheme.participations)
+            return GaussianCurve(sensitivity / sigma)
+        case Poisson() | MinSep(min_sep=1) if strategy.bands == 1:
+            if truncation is None:
+                return PldCurve(_poisson(sigma, scheme.rate, mechanism.iterations))
+            if truncation.num_examples is not None:
+                return PldCurve(
+                    _truncated(sigma, scheme.rate, mechanism.iterations, truncation, truncation.num_examples)
+                )
+        case CyclicPoisson() if strategy.bands <= scheme.cycle:
+            turns = -(-mechanism.iterations // scheme.cycle)
+            if truncation is None:
+                return PldCurve(_poisson(sigma, scheme.sampling_prob, turns))
+            if truncation.num_examples is not None and scheme.parts == "equal":
+                # Parts have one of two sizes, and which is worse for privacy is not known beforehand.
+                smaller = max(truncation.num_examples // scheme.cycle, 1)
+                parts = {smaller, -(-truncation.num_examples // scheme.cycle)}
+                return _Largest(
+                    tuple(PldCurve(_truncated(sigma, scheme.sampling_prob, turns, truncation, part)) for part in parts)
+                )
+    return None
+
+
+@dataclass(frozen=True)
+class _Largest(ExactCurve):
+    """The larger delta of several curves at each epsilon."""
+
+    curves: tuple[ExactCurve, ...]
+    method = "pld"
+
+    def delta(self, epsilon: ArrayLike, direction: Direction) -> FloatArray:
+        deltas = [curve.delta(epsilon, direction) for curve in self.curves]
+        return np.asarray(np.maximum.reduce(deltas))
+
+    def distribution(self) -> pld.PrivacyLossDistribution:
+        if len(self.curves) > 1:
+            raise ValueError(
+                "A truncated cyclic mechanism composes with other events only when cycle divides num_examples, so "
+                "that all parts have one size."
+            )
+        return self.curves[0].distribution()
+
+
+def event_curve(event: Event) -> PldCurve:
+    """Return the curve of another event: one of dp_accounting's events or privacy loss distributions."""
+    if isinstance(event, pld.PrivacyLossDistribution):
+        return PldCurve(event)
+    if not isinstance(event, DpEvent):
+        raise ValueError(f"compose_with is {event!r}, but it must be a DpEvent or a PrivacyLossDistribution.")
+    accountant = PLDAccountant(_RELATION)
+    if not accountant.supports(event) or accountant.compose(event)._contains_non_dp_event:
+        raise ValueError(f"compose_with is {event}, but it must be an event with a privacy loss distribution.")
+    return PldCurve(accountant._pld)
+
+
+def _poisson(sigma: float, prob: float, count: int) -> pld.PrivacyLossDistribution:
+    one = pld.from_gaussian_mechanism(sigma, sampling_prob=prob, neighboring_relation=_RELATION)
+    return one.self_compose(count)
+
+
+def _truncated(
+    sigma: float, prob: float, count: int, truncation: Truncation, num_examples: int
+) -> pld.PrivacyLossDistribution:
+    make: Callable[..., Any] = pld.from_truncated_subsampled_gaussian_mechanism
+    one = make(
+        dataset_size=num_examples,
+        sampling_probability=prob,
+        truncated_batch_size=truncation.batch_size,
+        noise_multiplier=sigma,
+        neighboring_relation=_RELATION,
+    )
+    return one.self_compose(count)

@@ -1,0 +1,58 @@
+"""Which mechanisms can be accounted for, and how."""
+
+from numpy.typing import DTypeLike
+
+from minsep.accounting.pairs import BallsInBinsPair, CyclicPair, MinSepPair, Pair, TruncatedPair
+from minsep.mechanism import Mechanism
+from minsep.participation import BallsInBins, CyclicPoisson, MinSep, Poisson
+
+SUPPORTED = (
+    "Unamplified with any strategy, not truncated: exact",
+    "Poisson (or MinSep with min_sep 1) with 1 band: exact, also truncated",
+    "CyclicPoisson with bands <= cycle: exact, also truncated when parts are equal; sampled when parts are random",
+    "BallsInBins with any strategy: sampled, also truncated when bands <= epoch",
+    "MinSep with bands <= min_sep: sampled, also truncated",
+    "MinSep or Poisson with more bands, not truncated: sampled, as an upper bound",
+    "truncated always means with the truncation's num_examples",
+)
+
+
+def pair_of(mechanism: Mechanism, dtype: DTypeLike) -> Pair:
+    """Return the dominating pair to sample from."""
+    strategy, scheme, truncation = mechanism.strategy, mechanism.scheme, mechanism.truncation
+    common = (strategy, mechanism.noise_multiplier, dtype)
+    if truncation is None:
+        match scheme:
+            case Poisson():
+                return MinSepPair(*common, prob=scheme.rate)
+            case MinSep():
+                warm = scheme.start == "warm"
+                return MinSepPair(*common, prob=scheme.sampling_prob, min_sep=scheme.min_sep, warm=warm)
+            case BallsInBins():
+                return BallsInBinsPair(*common, cycle=scheme.epoch)
+            case CyclicPoisson(parts="random") if strategy.bands <= scheme.cycle:
+                return CyclicPair(*common, prob=scheme.sampling_prob, cycle=scheme.cycle)
+    elif truncation.num_examples is not None and strategy.bands <= scheme.min_sep:
+        match scheme:
+            case Poisson() | BallsInBins() | MinSep():
+                return TruncatedPair(
+                    *common,
+                    prob=scheme.sampling_prob,
+                    min_sep=scheme.min_sep,
+                    warm=not isinstance(scheme, MinSep) or scheme.start == "warm",
+                    batch_size=truncation.batch_size,
+                    num_examples=truncation.num_examples,
+                )
+    raise unsupported(mechanism, "sampled")
+
+
+def unsupported(mechanism: Mechanism, how: str) -> ValueError:
+    """Return the error for a mechanism that cannot be accounted for in this way."""
+    parts = [repr(mechanism.strategy), repr(mechanism.scheme)]
+    if mechanism.truncation is not None:
+        parts.append(repr(mechanism.truncation))
+    return ValueError(
+        f"mechanism is {' with '.join(parts)}, but that has no {how} accounting; supported are: "
+        + "; ".join(SUPPORTED)
+        + "."
+    )
