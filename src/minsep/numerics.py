@@ -73,8 +73,8 @@ def log_positive(x):  # type: ignore[no-untyped-def]  # pragma: no cover
 
 
 @numba.njit(inline="always")
-def exp_non_positive(x):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Exponential of x <= 0, at least 3e-308; a nan stays one."""
+def exp_up_to_709(x):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Exponential, at least 3e-308; a nan stays one. Beyond 709 it has no meaning."""
     x = _LEAST_EXPONENT if x < _LEAST_EXPONENT else x
     rounded = x * (1.0 / LOG_2) + _ROUNDER
     k = rounded - _ROUNDER
@@ -89,4 +89,4 @@ def log_add_exp(a, b):  # type: ignore[no-untyped-def]  # pragma: no cover
     above = a > b
     high = a if above else b
     low = b if above else a
-    return high + log_positive(1.0 + exp_non_positive(low - high))
+    return high + log_positive(1.0 + exp_up_to_709(low - high))

@@ -1,10 +1,12 @@
+import numba
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from minsep.randomness import Key, KeyedWords, NormalRows
+from minsep.randomness import Key, KeyedWords, NormalRows, add_keyed_normals
 from minsep.randomness.normals import add_normals
+from minsep.randomness.philox import philox
 
 FALSE_ALARM = 1e-7
 
@@ -104,3 +106,30 @@ def test_purposes_and_seeds_give_other_keys():
             Key.of(seed)
     with pytest.raises(ValueError, match="32 bytes"):
         Key(b"short")
+
+
+@pytest.mark.parametrize(
+    ("counter", "key", "expected"),
+    [
+        # Known answers of the authors' library Random123 for philox4x32-7.
+        ((0, 0), 0, (0x0D893F645F6FB709, 0x4F730A484F121F81)),
+        ((2**64 - 1, 2**64 - 1), 2**64 - 1, (0x45165E595207DDC2, 0x8C52F6624D8EE751)),
+        ((0x85A308D3243F6A88, 0x0370734413198A2E), 0x299F31D0A4093822, (0x190A87F04DFCCABA, 0xB6B5242AC47362BA)),
+    ],
+)
+def test_philox_known_answers(counter, key, expected):
+    compiled = numba.njit(lambda position, stream, key: philox(position, stream, key))
+    found = compiled(np.uint64(counter[0]), np.uint64(counter[1]), np.uint64(key))
+    assert found == expected
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_law_of_the_normals_for_accounting(dtype):
+    rows = np.zeros((4, 250_000), dtype=dtype)
+    add_keyed_normals(rows[:2], 250_000, 1.0, Key.from_seed(1), stream=5)
+    add_keyed_normals(rows[2:], 250_000, 1.0, Key.from_seed(1), stream=6)
+    counts, _ = np.histogram(rows.astype(np.float64), stats.norm.ppf(np.linspace(0, 1, 201)))
+    assert stats.chisquare(counts).pvalue > FALSE_ALARM
+    for other in (np.roll(rows, 1, axis=1), np.roll(rows, 1, axis=0), np.roll(rows, 125_000, axis=1)):
+        for one, two in ((rows, other), (rows**2, other**2)):
+            assert stats.pearsonr(one.ravel(), two.ravel()).pvalue > FALSE_ALARM

@@ -18,7 +18,7 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.pld import privacy_loss_distribution as pld
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize
-from scipy.special import ndtr
+from scipy.special import log_ndtr, ndtr
 
 from minsep.accounting.pairs import Direction
 from minsep.mechanism import Mechanism
@@ -71,10 +71,9 @@ class GaussianCurve(ExactCurve):
         """Return delta at each epsilon; the two directions are the same."""
         epsilon = np.asarray(epsilon, dtype=np.float64)
         middle = epsilon / self.shift
-        with np.errstate(over="ignore", invalid="ignore"):
-            second = np.exp(epsilon) * ndtr(-self.shift / 2 - middle)
-        # Where e^epsilon overflows its factor has long been 0.
-        return np.maximum(ndtr(self.shift / 2 - middle) - np.where(np.isfinite(second), second, 0.0), 0.0)
+        # The product of e^epsilon and its factor is at most 1 wherever delta is at least 0.
+        second = np.exp(np.minimum(epsilon + log_ndtr(-self.shift / 2 - middle), 0.0))
+        return np.asarray(np.maximum(ndtr(self.shift / 2 - middle) - second, 0.0))
 
     def distribution(self) -> pld.PrivacyLossDistribution:
         """Return the privacy loss distribution."""

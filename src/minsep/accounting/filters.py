@@ -3,6 +3,7 @@
 Samples come in rows, two to a row and interleaved in time, with room for the columns that reach beyond the end.
 """
 
+import threading
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -18,6 +19,27 @@ Rows = NDArray[np.floating[Any]]
 
 # Up to this many bands a direct sum is faster than a Fourier transform.
 _DIRECT_BANDS = 48
+_BUTTERFLY = 64
+
+
+class _Scratch(threading.local):
+    """Arrays that a thread uses again for every chunk: new memory costs more than the work on it."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[tuple[object, ...], Rows] = {}
+
+    def zeros(self, name: str, shape: tuple[int, int], dtype: np.dtype[Any]) -> Rows:
+        """Return an array of zeros that is good until the thread asks for the same again."""
+        key = (name, shape, dtype)
+        if key not in self._arrays:
+            self._arrays = {other: array for other, array in self._arrays.items() if other[0] != name}
+            self._arrays[key] = np.empty(shape, dtype=dtype)
+        array = self._arrays[key]
+        array.fill(0.0)
+        return array
+
+
+scratch = _Scratch()
 
 
 class Filter(ABC):
@@ -66,14 +88,16 @@ class _DirectFilter(_ToeplitzFilter):
         super().__init__(strategy, strategy.iterations + self._taps.size - 1)
 
     def scores(self, rows: Rows) -> Rows:
-        result = np.zeros((rows.shape[0], 2 * self._iterations), dtype=rows.dtype)
+        result = scratch.zeros("scores", (rows.shape[0], 2 * self._iterations), rows.dtype)
         _correlate(rows, self._taps, result)
         return result
 
 
 class _FourierFilter(_ToeplitzFilter):
     def __init__(self, strategy: Toeplitz, scale: float, dtype: np.dtype[Any]) -> None:
-        super().__init__(strategy, fft.next_fast_len(strategy.iterations + strategy.bands - 1))
+        least = strategy.iterations + strategy.bands - 1
+        # A multiple of a power of two makes for fewer, larger butterflies.
+        super().__init__(strategy, _BUTTERFLY * fft.next_fast_len(-(-least // _BUTTERFLY)))
         spectrum = scale * np.conj(fft.fft(strategy.coefficients, self.length))
         self._spectrum = spectrum.astype(np.result_type(dtype, np.complex64))
 

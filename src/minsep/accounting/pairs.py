@@ -14,13 +14,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from minsep.accounting.filters import Filter, Rows, filter_of
+from minsep.accounting.filters import Filter, Rows, filter_of, scratch
 from minsep.accounting.others import draw_batch_sizes
 from minsep.accounting.recursion import add_multiplicities, add_survival, cyclic_log_ratios, min_sep_log_ratios
 from minsep.participation.renewal import RenewalLaw
 from minsep.participation.times import draw_times
-from minsep.randomness import Key, KeyedWords
-from minsep.randomness.normals import add_normals
+from minsep.randomness import Key, KeyedWords, add_keyed_normals
 from minsep.strategy import Strategy
 
 FloatArray = NDArray[np.float64]
@@ -29,8 +28,7 @@ Direction = Literal["remove", "add"]
 DIRECTIONS: tuple[Direction, Direction] = ("remove", "add")
 
 # Values of a chunk: few enough for a processor's cache, enough to make a chunk worth its overhead.
-_CHUNK_VALUES = 1 << 18
-_WORDS_AT_ONCE = 1 << 15
+_CHUNK_VALUES = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -86,26 +84,18 @@ class Pair(ABC):
         return draw_times(self.law, self.strategy.iterations, self.samples_in_chunk, words, chunk)
 
     def _noise(self, key: Key, chunk: int) -> Rows:
-        rows = self._empty_rows(self.samples_in_chunk)
-        words = KeyedWords(key.derive("noise"))
-        width = 2 * self.strategy.iterations
-        together = max(_WORDS_AT_ONCE // width, 1)
-        buffer = np.empty(together * width + 2, dtype=np.uint64)
-        for first in range(0, rows.shape[0], together):
-            source = words.fill(chunk, buffer, first * width)
-            for k, row in enumerate(rows[first : first + together]):
-                add_normals(source[k * width : (k + 1) * width], self.noise_multiplier, row[:width])
+        shape = (self.samples_in_chunk // 2, 2 * self._filter.length)
+        rows = scratch.zeros("rows", shape, np.dtype(self.dtype))
+        add_keyed_normals(rows, 2 * self.strategy.iterations, self.noise_multiplier, key.derive("noise"), chunk)
         return rows
 
     def _rows_of(self, samples: NDArray[np.floating]) -> Rows:
         """Put one sample a row into two samples a row."""
-        rows = self._empty_rows(samples.shape[0] + samples.shape[0] % 2)
+        count = samples.shape[0] + samples.shape[0] % 2
+        rows = np.zeros((count // 2, 2 * self._filter.length), dtype=self.dtype)
         for k, sample in enumerate(samples):
             rows[k // 2, k % 2 : 2 * self.strategy.iterations : 2] = sample
         return rows
-
-    def _empty_rows(self, samples: int) -> Rows:
-        return np.zeros((samples // 2, 2 * self._filter.length), dtype=self.dtype)
 
     @cached_property
     def _filter(self) -> Filter:

@@ -8,19 +8,94 @@ import math
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
-from minsep.numerics import exp_non_positive, log_add_exp, log_positive
+from minsep.accounting.filters import Rows
+from minsep.numerics import exp_up_to_709, log_add_exp, log_positive
+
+FloatArray = NDArray[np.float64]
 
 _BLOCK = 32
+_ROWS_TOGETHER = 32  # as many as a processor's nearest caches hold
+_MODERATE_DECAY = 300.0
+_MODERATE_GAIN = 600.0
+_LOWEST, _MIDDLE, _HIGHEST = 2.0**400, 2.0**600, 2.0**800
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
-def min_sep_log_ratios(rows, offsets, log_miss, min_sep, warm):  # type: ignore[no-untyped-def]  # pragma: no cover
+def min_sep_log_ratios(rows: Rows, offsets: FloatArray, log_miss: float, min_sep: int, warm: bool) -> FloatArray:
     """Return log E_x exp(sum over participations of gain_i) under b-min-sep, gain_i = score_i + offsets[i].
 
     f_i = miss f_(i+1) + e^(gain_i) f_(i+b), and f_i = 1 beyond the end; the probability to take part is in the gain.
     Cold start: f_1. Warm start: (f_1 + p sum_(i=2..b) f_i) / (1 + (b-1) p), where p = 1 - miss.
+
+    The recursion runs on the f_i themselves, rescaled, as long as they are of moderate size, which saves a logarithm a
+    step, and else on their logarithms.
     """
+    parts = []
+    for first in range(0, rows.shape[0], _ROWS_TOGETHER):
+        group = rows[first : first + _ROWS_TOGETHER]
+        ratios = np.array([np.nan])
+        if -min_sep * log_miss <= _MODERATE_DECAY:
+            ratios = _rescaled_min_sep(group, offsets, log_miss, min_sep, warm)
+        if not np.isfinite(ratios).all():
+            ratios = _logarithmic_min_sep(group, offsets, log_miss, min_sep, warm)
+        parts.append(ratios)
+    return np.concatenate(parts)
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
+def _rescaled_min_sep(rows, offsets, log_miss, min_sep, warm):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """The recursion on f_i times a power of two for each sample; not finite where that could lose anything.
+
+    f_(i+1) is at least miss^(b-1) f_(i+b). With f_(i+1) kept near 2^600, entries that round to 0 are below 2^-1074; by
+    the time they are used f has lost a factor of at most e^300 < 2^433, and a gain of at most 600 makes up for less
+    than 2^866, so what they would have added is below 2^-375 of the sum.
+    """
+    n = offsets.size
+    samples = 2 * rows.shape[0]
+    size = min(min_sep, n + 1)
+    table = np.full((size, samples), _MIDDLE)  # row i % size holds f_(i+b) before step i, and f_i after it
+    following = np.full(samples, _MIDDLE)
+    log_scale = np.full(samples, -math.log(_MIDDLE))
+    greatest = np.full(samples, -np.inf)
+    gains = np.empty((_BLOCK, samples))
+    miss = math.exp(log_miss)
+    for start in range((n - 1) // _BLOCK * _BLOCK, -1, -_BLOCK):
+        stop = min(start + _BLOCK, n)
+        _side_by_side(rows, start, stop, gains)
+        for i in range(stop - 1, start - 1, -1):
+            gain, current, offset = gains[i - start], table[i % size], offsets[i]
+            for s in range(samples):
+                exponent = gain[s] + offset
+                greatest[s] = exponent if exponent > greatest[s] else greatest[s]
+                value = exp_up_to_709(exponent) * current[s] + miss * following[s]
+                current[s] = value
+                following[s] = value
+        for s in range(samples):
+            if not _LOWEST < following[s] < _HIGHEST:
+                factor = _MIDDLE / following[s]
+                log_scale[s] -= math.log(factor)
+                following[s] *= factor
+                for k in range(size):
+                    table[k, s] *= factor
+    if warm:
+        prob = -math.expm1(log_miss)
+        beyond = (min_sep - size) * prob
+        for k in range(1, size):
+            row = table[k]
+            for s in range(samples):
+                following[s] += prob * row[s]
+        for s in range(samples):
+            following[s] = (following[s] + beyond * math.exp(-log_scale[s])) / (1.0 + (min_sep - 1) * prob)
+    for s in range(samples):
+        moderate = greatest[s] <= _MODERATE_GAIN
+        following[s] = math.log(following[s]) + log_scale[s] if moderate else np.nan
+    return following
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
+def _logarithmic_min_sep(rows, offsets, log_miss, min_sep, warm):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """The recursion on log f_i, for ratios of any size."""
     n = offsets.size
     samples = 2 * rows.shape[0]
     size = min(min_sep, n + 1)
@@ -132,7 +207,7 @@ def _log_sum_exp(table, ones):  # type: ignore[no-untyped-def]  # pragma: no cov
     for k in range(table.shape[0]):
         row = table[k]
         for s in range(samples):
-            total[s] += exp_non_positive(row[s] - highest[s])
+            total[s] += exp_up_to_709(row[s] - highest[s])
     for s in range(samples):
         total[s] = highest[s] + log_positive(total[s])
     return total

@@ -2,5 +2,6 @@
 
 from minsep.randomness.keys import Key, KeyedWords
 from minsep.randomness.normals import NormalRows
+from minsep.randomness.philox import add_keyed_normals
 
-__all__ = ["Key", "KeyedWords", "NormalRows"]
+__all__ = ["Key", "KeyedWords", "NormalRows", "add_keyed_normals"]

@@ -29,7 +29,7 @@ _COSINE = tuple((-1.0) ** k / math.factorial(2 * k) for k in range(10))
 
 
 @numba.njit(inline="always")
-def _pair(first, second):  # type: ignore[no-untyped-def]  # pragma: no cover
+def normal_pair(first, second):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Return two independent standard normal variates from two words."""
     # (k + 1/2) / 2**52 with k uniform on 52 bits: exact, and never 0 or 1.
     u = (float_of((first >> _BITS_12) | INTEGER_PART) - (TWO_52 - 0.5)) * (1.0 / TWO_52)
@@ -52,11 +52,11 @@ def add_normals(words, scale, out):  # type: ignore[no-untyped-def]  # pragma: n
     radii, angles = words[:half], words[half:]
     lower, upper = out[:half], out[half:]
     for i in range(rest):
-        x, y = _pair(radii[i], angles[i])
+        x, y = normal_pair(radii[i], angles[i])
         lower[i] += scale * x
         upper[i] += scale * y
     if rest < half:
-        x, y = _pair(radii[rest], angles[rest])
+        x, y = normal_pair(radii[rest], angles[rest])
         lower[rest] += scale * x
 
 
