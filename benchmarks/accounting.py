@@ -5,15 +5,13 @@ import os
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 
 import numpy as np
 
 import minsep
-from benchmarks.report import Comparison, print_comparisons
+from benchmarks.report import Comparison, peak_memory, print_comparisons
 
 SETTINGS = [(1024, 32, 1 / 256, 0.8), (7200, 256, 1793 / 14_745_600, 0.47)]
 SECONDS = 4.0
@@ -65,16 +63,14 @@ def comparisons() -> Iterator[Comparison]:
         title = f"n={iterations:,}, {bands} bands"
         yield Comparison(f"privacy loss, {title}, one core (us)", one, peer(mech), bar=8)
         yield Comparison("  the same on two cores, beside one core (us)", two, one, bar=1.8)
-    code = (
-        "import resource, minsep; from benchmarks.accounting import *; mech = mechanism(*SETTINGS[1]);"
-        "minsep.estimate_delta(mech, EPSILON, samples={});"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
-    )
+    iterations, bands, rate, sigma = SETTINGS[1]
     for samples in (2_000, 40_000):
-        printed = subprocess.run(
-            [sys.executable, "-c", code.format(samples)], capture_output=True, text=True, check=True
+        memory = peak_memory(
+            f"strategy = minsep.BandedToeplitz.optimal(iterations={iterations}, bands={bands});"
+            f"mech = minsep.Mechanism(strategy, minsep.MinSep({rate}, {bands}), {sigma});"
+            f"minsep.estimate_delta(mech, {EPSILON}, samples={samples})"
         )
-        yield Comparison(f"peak memory with {samples:,} samples, two threads (MiB)", float(printed.stdout), bar=300)
+        yield Comparison(f"peak memory with {samples:,} samples, two threads (MiB)", memory, bar=300)
 
 
 if __name__ == "__main__":

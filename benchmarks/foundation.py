@@ -4,8 +4,6 @@ Peers: jax-privacy 2.0.0 for strategies and batches, the row-by-row recursion in
 """
 
 import resource
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -13,7 +11,7 @@ from itertools import islice
 import numpy as np
 
 import minsep
-from benchmarks.report import Comparison, print_comparisons
+from benchmarks.report import Comparison, peak_memory, print_comparisons
 
 EXAMPLES, BATCH, ITERATIONS, BANDS = 14_745_600, 1793, 7200, 256
 VALUES, NOISE_BANDS = 1_000_000, 64
@@ -40,15 +38,9 @@ def strategies() -> Iterator[Comparison]:
     excess = ours.mean_squared_error / peer.mean_squared_error - 1
     yield Comparison(f"optimal strategy, n={ITERATIONS:,}, {BANDS} bands (s)", our_seconds, peer_seconds, bar=15)
     yield Comparison("  its error over the peer's, less 1", excess, None, bar=1e-6)
-    code = (
-        "import time, minsep, resource; t = time.perf_counter();"
-        "minsep.BandedToeplitz.optimal(iterations=100_000, bands=64); t = time.perf_counter() - t;"
-        "print(t, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
-    )
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    took, mebibytes = map(float, printed.split())
-    yield Comparison("optimal strategy, n=100,000, 64 bands (s)", took, None, bar=10)
-    yield Comparison("  peak memory of that process (MiB)", mebibytes, None, bar=1024)
+    large = "minsep.BandedToeplitz.optimal(iterations=100_000, bands=64)"
+    yield Comparison("optimal strategy, n=100,000, 64 bands (s)", seconds(lambda: eval(large)), None, bar=10)
+    yield Comparison("  peak memory of a process that does that (MiB)", peak_memory(large), None, bar=1024)
 
 
 def batches() -> Iterator[Comparison]:
@@ -92,7 +84,7 @@ def row_by_row(coefficients: np.ndarray, draw: Callable[[], np.ndarray]) -> Iter
 def noise() -> Iterator[Comparison]:
     strategy = minsep.BandedToeplitz.optimal(iterations=2000, bands=NOISE_BANDS)
     mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=1 / 300, min_sep=NOISE_BANDS), noise_multiplier=1.0)
-    block = NOISE_BANDS - 1
+    block = NOISE_BANDS
 
     def time_rows(rows: Iterator[np.ndarray]) -> float:
         for _ in islice(rows, block):

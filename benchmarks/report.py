@@ -1,5 +1,7 @@
 """A table of measurements: ours, the peer's, their ratio, and the bar to reach."""
 
+import subprocess
+import sys
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -24,6 +26,15 @@ class Comparison:
         if self.bar is None:
             return None
         return self.ours <= self.bar if self.ratio is None else self.ratio >= self.bar
+
+
+def peak_memory(statement: str) -> float:
+    """Return the peak memory in MiB of a new process that imports minsep and runs a statement."""
+    # The kernel's high-water mark; getrusage would report the parent's memory if that was larger.
+    report = "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
+    code = f"import minsep; {statement}; {report}"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    return float(printed) / 1024
 
 
 def print_comparisons(title: str, comparisons: list[Comparison]) -> None:

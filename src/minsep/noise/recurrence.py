@@ -18,6 +18,7 @@ AddNormals = Callable[[Rows, int], None]
 """Add rows of Z, from the given one on, to an array."""
 
 _DENSE_BLOCK = 32
+_BLAS_ROWS = 16
 
 
 class Recurrence(ABC):
@@ -60,16 +61,16 @@ def recurrence_of(strategy: Strategy, size: int, dtype: np.dtype[Any]) -> Recurr
 
 
 class _Banded(Recurrence):
-    """Banded Toeplitz C, in one array of `bands - 1` rows that are the past and become the present.
+    """Banded Toeplitz C, in one array of `bands - 1` rows (or a few more) that are the past and become the present.
 
     With T the block's own part of C (lower triangular) and U the part that reaches back into the block before (upper
     triangular), the present is T^-1 (Z - U past): three passes over the array, in place.
     """
 
     def __init__(self, coefficients: NDArray[np.float64], size: int, dtype: np.dtype[Any]) -> None:
-        self.rows = max(coefficients.size - 1, 1)
-        own_inverse, _ = _toeplitz_blocks(series.inverse_by_substitution(coefficients, self.rows + 1))
-        _, reach_back = _toeplitz_blocks(coefficients)
+        self.rows = _block_rows(coefficients.size)
+        own_inverse, _ = _toeplitz_blocks(series.inverse_by_substitution(coefficients, self.rows), self.rows)
+        _, reach_back = _toeplitz_blocks(coefficients, self.rows)
         # The minus is in the matrix because BLAS spends a pass of its own on a factor other than 1.
         self._own_inverse, self._reach_back = own_inverse.astype(dtype), -reach_back.astype(dtype)
         (self._multiply,) = get_blas_funcs(("trmm",), dtype=dtype)
@@ -95,8 +96,8 @@ class _BandedInverse(Recurrence):
     """Banded Toeplitz C^-1: a moving sum over the rows of Z, of which the last block is kept."""
 
     def __init__(self, noise_coefficients: NDArray[np.float64], size: int, dtype: np.dtype[Any]) -> None:
-        self.rows = max(noise_coefficients.size - 1, 1)
-        own, reach_back = _toeplitz_blocks(noise_coefficients)
+        self.rows = _block_rows(noise_coefficients.size)
+        own, reach_back = _toeplitz_blocks(noise_coefficients, self.rows)
         self._own, self._reach_back = own.astype(dtype), reach_back.astype(dtype)
         self._multiply, self._add_product = get_blas_funcs(("trmm", "gemm"), dtype=dtype)
         self.block = np.zeros((self.rows, size), dtype=dtype)
@@ -151,11 +152,18 @@ class _Full(Recurrence):
         self.block = self._past[start:].copy()
 
 
-def _toeplitz_blocks(coefficients: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _block_rows(bands: int) -> int:
+    """Return the rows of a block: at least `bands - 1`, and a multiple of what BLAS likes if that is not far."""
+    least = max(bands - 1, 1)
+    rounded = -(-least // _BLAS_ROWS) * _BLAS_ROWS
+    return rounded if rounded <= 1.125 * least else least
+
+
+def _toeplitz_blocks(coefficients: NDArray[np.float64], rows: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return a block's lower-triangular part in itself, and its upper-triangular part in the block before."""
-    if coefficients.size == 1:
-        return coefficients.reshape(1, 1), np.zeros((1, 1))
-    nothing = np.zeros(coefficients.size - 1)
-    reach_back = toeplitz(nothing, coefficients[:0:-1])
-    np.fill_diagonal(reach_back, coefficients[-1])
-    return toeplitz(coefficients[:-1], nothing), reach_back
+    padded = np.zeros(2 * rows)
+    padded[: coefficients.size] = coefficients
+    nothing = np.zeros(rows)
+    own = toeplitz(padded[:rows], nothing)
+    reach_back = np.triu(toeplitz(np.concatenate([padded[rows:][:1], nothing[1:]]), padded[rows:0:-1]))
+    return own, reach_back

@@ -23,7 +23,7 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
 
     - The entries of Z are independent normals with the mechanism's noise multiplier as their standard deviation, made
       in float64 by a cryptographic generator and rounded once to `dtype`.
-    - Memory is `bands - 1` rows for a banded strategy, and as many that are handed out.
+    - Memory is about `bands - 1` rows for a banded strategy, and as many that are handed out.
     - A row is the caller's own, to keep or to overwrite.
     - The same key gives the same Z, whatever the number of threads.
 
@@ -73,9 +73,9 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
                 self._recurrence.next_block(self._position, self._add_normals)
                 self._hand_out()
             self._position += 1
-        values: NDArray[np.floating[Any]] = self._handed_out[row].reshape(self.shape)
-        # A loop still holds the last row when it asks for the next block; a copy keeps it from holding the array.
-        return values.copy() if row == self._recurrence.rows - 1 else values
+        last = row == len(self._recurrence.block) - 1
+        values: NDArray[np.floating[Any]] = self._recurrence.block[row].copy() if last else self._handed_out[row]
+        return values.reshape(self.shape)
 
     def state_dict(self) -> State:
         """Return what restores this stream at its position. It is as secret as a key."""
@@ -122,7 +122,7 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
         self._guard = Guard()
         self._normals = NormalRows(key)
         self._recurrence = recurrence_of(self._strategy, math.prod(self.shape), self.dtype)
-        self._handed_out: Rows = np.empty_like(self._recurrence.block)
+        self._handed_out: Rows = np.empty_like(self._recurrence.block[:-1])
         self._references_when_alone = self._references()
 
     def _block_of(self, position: int) -> int | None:
@@ -138,8 +138,11 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
         return memory
 
     def _hand_out(self) -> None:
-        """Copy the block to where users may do with its rows as they like: to an array that nobody holds a row of."""
-        block = self._recurrence.block
+        """Copy the block to where users may do with its rows as they like: to an array that nobody holds a row of.
+
+        The last row is copied by itself: a loop holds it still when it asks for the next block.
+        """
+        block = self._recurrence.block[:-1]
         if self._references() > self._references_when_alone or self._handed_out.shape != block.shape:
             self._handed_out = np.empty_like(block)
         parallel_copy(self._handed_out, block)
