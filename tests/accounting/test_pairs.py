@@ -45,6 +45,19 @@ def test_min_sep_equals_enumeration(n, bands, sigma, start):
         assert not pair.upper_bound
 
 
+@pytest.mark.parametrize("bands", [3, 4, 5])
+def test_enumeration_sees_reversed_norms_of_the_last_columns(bands, monkeypatch):
+    """An error that two bands cannot show: with two, the one shorter column has no order."""
+    n, sigma = 9, 1.0
+    c, y = strategy(n, bands), samples(n, sigma)
+    reversed_tail = c.column_norms.copy()
+    reversed_tail[1 - bands :] = reversed_tail[1 - bands :][::-1]
+    law = participation_law(minsep.MinSep(rate=0.1, min_sep=bands), n)
+    pair = MinSepPair(c, sigma, prob=minsep.MinSep(rate=0.1, min_sep=bands).sampling_prob, min_sep=bands, warm=True)
+    monkeypatch.setitem(c.__dict__, "column_norms", reversed_tail)
+    assert np.abs(pair.log_ratios(y) - log_ratio(law, c.dense(), sigma, y)).max() > 1e-3
+
+
 @pytest.mark.parametrize(("n", "bands"), SIZES)
 @pytest.mark.parametrize("sigma", SIGMAS)
 def test_cyclic_and_balls_in_bins_equal_enumeration(n, bands, sigma):
