@@ -9,9 +9,9 @@ from numpy.typing import DTypeLike
 from minsep import _validation as validate
 from minsep.identity import Described, Description
 from minsep.noise import NoiseStream
-from minsep.participation import BatchStream, Scheme, Truncation
+from minsep.participation import BatchStream, Scheme, Truncation, scheme_from
 from minsep.randomness import Key
-from minsep.strategy import Strategy
+from minsep.strategy import Strategy, strategy_from
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +115,24 @@ class Mechanism(Described):
             "noise_multiplier": self.noise_multiplier,
             "truncation": self.truncation.describe() if self.truncation else None,
         }
+
+    @classmethod
+    def from_description(cls, description: Description) -> "Mechanism":
+        """Return the mechanism that gave a description.
+
+        >>> import minsep
+        >>> identity = minsep.BandedToeplitz.identity(iterations=10)
+        >>> mechanism = Mechanism(identity, minsep.Poisson(rate=0.1), noise_multiplier=1.0)
+        >>> Mechanism.from_description(mechanism.describe()) == mechanism
+        True
+        """
+        cut = description["truncation"]
+        return cls(
+            strategy_from(description["strategy"]),
+            scheme_from(description["scheme"]),
+            description["noise_multiplier"],
+            None if cut is None else Truncation(cut["batch_size"], cut["num_examples"]),
+        )
 
 
 def _dtype(dtype: DTypeLike) -> np.dtype[Any]:

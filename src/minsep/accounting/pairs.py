@@ -148,15 +148,30 @@ class MinSepPair(Pair):
         return float((miss**n + self.prob * barred.sum()) / (1 + (b - 1) * self.prob))
 
     def _log_ratios(self, rows: Rows) -> FloatArray:
-        scores = self._filter.scores(rows)
-        offsets = math.log(self.prob) - self._half_norms
-        if self.group > 1:
-            scores = scores.astype(np.float64)
-            add_multiplicities(scores, self._half_norms, self._log_multiplicities)
-            offsets = np.zeros_like(offsets)
+        return self.log_means(self._filter.scores(rows), 1.0, 1.0)
+
+    def log_means(self, scores: Rows, linear: float, quadratic: float, weight: float = 1.0) -> FloatArray:
+        """Return log E_x of weight^|x| exp(linear <C x, y>/s2 - quadratic |C x|^2/(2 s2)): log P/Q when all are 1."""
         log_miss = self.group * _log_miss(self.prob)
-        ratios: FloatArray = min_sep_log_ratios(scores, offsets, log_miss, self.min_sep, self.warm)
-        return ratios
+        if self.group > 1:
+            several = linear * scores.astype(np.float64)
+            add_multiplicities(several, quadratic * self._half_norms, self._log_multiplicities + math.log(weight))
+            return min_sep_log_ratios(several, np.zeros(self._half_norms.size), log_miss, self.min_sep, self.warm)
+        offsets = math.log(self.prob * weight) - quadratic * self._half_norms
+        gains = scores if linear == 1.0 else scores * scores.dtype.type(linear)
+        return min_sep_log_ratios(gains, offsets, log_miss, self.min_sep, self.warm)
+
+    def scores_of(self, rows: Rows) -> Rows:
+        """Return the scores of samples in rows, which may be overwritten."""
+        return self._filter.scores(rows)
+
+    def moved_noise(
+        self, key: Key, chunk: int, samples: IntegerArray, times: IntegerArray, weights: FloatArray
+    ) -> Rows:
+        """Return a chunk of noise, with columns added."""
+        rows = self._noise(key, chunk)
+        self._filter.add_columns(rows, samples, times, weights)
+        return rows
 
     def _weights(self, count: int, key: Key, chunk: int) -> FloatArray:
         cumulative = np.cumsum(np.exp(self._log_multiplicities))

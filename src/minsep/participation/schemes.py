@@ -278,3 +278,19 @@ def _check_feasible(rate: float, **separation: int) -> None:
     ((name, value),) = separation.items()
     if rate * value > 1 + _ROUNDING:
         raise ValueError(f"rate is {rate:g}, but with {name} {value} it must be at most 1/{value} = {1 / value:g}.")
+
+
+def scheme_from(description: Description) -> Scheme:
+    """Return the scheme that gave a description."""
+    kinds: dict[str, type[Scheme]] = {
+        "poisson": Poisson,
+        "cyclic-poisson": CyclicPoisson,
+        "balls-in-bins": BallsInBins,
+        "min-sep": MinSep,
+        "unamplified": Unamplified,
+    }
+    parameters = dict(description)
+    kind = parameters.pop("kind", None)
+    if kind not in kinds:
+        raise ValueError(f"The scheme is of kind {kind!r}, but known are {', '.join(kinds)}.")
+    return kinds[kind](**parameters)

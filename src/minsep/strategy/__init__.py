@@ -1,8 +1,21 @@
 """The strategy matrix C: what it costs in privacy, what it gains in error, how to apply its inverse."""
 
+from minsep.identity import Description
 from minsep.strategy.banded_inverse import BandedInverseToeplitz
 from minsep.strategy.banded_toeplitz import BandedToeplitz
 from minsep.strategy.base import Strategy
 from minsep.strategy.dense import Dense
 
-__all__ = ["BandedInverseToeplitz", "BandedToeplitz", "Dense", "Strategy"]
+__all__ = ["BandedInverseToeplitz", "BandedToeplitz", "Dense", "Strategy", "strategy_from"]
+
+
+def strategy_from(description: Description) -> Strategy:
+    """Return the strategy that gave a description."""
+    kinds: dict[str, type[BandedToeplitz | BandedInverseToeplitz | Dense]] = {
+        "banded-toeplitz": BandedToeplitz,
+        "banded-inverse-toeplitz": BandedInverseToeplitz,
+        "dense": Dense,
+    }
+    if description.get("kind") not in kinds:
+        raise ValueError(f"The strategy is of kind {description.get('kind')!r}, but known are {', '.join(kinds)}.")
+    return kinds[description["kind"]].from_description(description)

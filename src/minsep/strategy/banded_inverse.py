@@ -9,7 +9,7 @@ from minsep import _validation as validate
 from minsep.identity import Description
 from minsep.strategy import optimum, series
 from minsep.strategy.banded_toeplitz import sizes
-from minsep.strategy.base import read_only, rows_of
+from minsep.strategy.base import read_only, recorded, rows_of
 from minsep.strategy.sensitivity import most_participations
 from minsep.strategy.toeplitz import Toeplitz
 
@@ -121,6 +121,14 @@ class BandedInverseToeplitz(Toeplitz):
             "iterations": self.iterations,
             "noise_coefficients": self.noise_coefficients.tolist(),
         }
+
+    @classmethod
+    def from_description(cls, description: Description) -> "BandedInverseToeplitz":
+        """Return the strategy that gave a description, to the last bit of its noise coefficients."""
+        strategy = cls(description["noise_coefficients"], description["iterations"])
+        exact = recorded(strategy.noise_coefficients, description["noise_coefficients"])
+        object.__setattr__(strategy, "noise_coefficients", exact)
+        return strategy
 
     def __repr__(self) -> str:
         return f"BandedInverseToeplitz(iterations={self.iterations}, inverse_bands={self.inverse_bands})"

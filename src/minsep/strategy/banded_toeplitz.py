@@ -9,7 +9,7 @@ from scipy.linalg import lapack
 from minsep import _validation as validate
 from minsep.identity import Description
 from minsep.strategy import optimum, series
-from minsep.strategy.base import read_only, rows_of, unit_norm
+from minsep.strategy.base import read_only, recorded, rows_of, unit_norm
 from minsep.strategy.toeplitz import Toeplitz
 
 FloatArray = NDArray[np.float64]
@@ -101,6 +101,13 @@ class BandedToeplitz(Toeplitz):
             "iterations": self.iterations,
             "coefficients": self.coefficients.tolist(),
         }
+
+    @classmethod
+    def from_description(cls, description: Description) -> "BandedToeplitz":
+        """Return the strategy that gave a description, to the last bit."""
+        strategy = cls(description["coefficients"], description["iterations"])
+        object.__setattr__(strategy, "coefficients", recorded(strategy.coefficients, description["coefficients"]))
+        return strategy
 
     def __repr__(self) -> str:
         return f"BandedToeplitz(iterations={self.iterations}, bands={self.bands})"

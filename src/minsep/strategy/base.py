@@ -89,6 +89,14 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
+def recorded(scaled: FloatArray, values: ArrayLike) -> FloatArray:
+    """Return recorded values of a strategy, which must be those that scaling gives, up to rounding."""
+    exact = np.array(values, dtype=np.float64)
+    if exact.shape != scaled.shape or not np.allclose(exact, scaled, rtol=1e-12, atol=1e-14):
+        raise ValueError("The description's strategy does not have a largest column norm of 1.")
+    return read_only(exact)
+
+
 def rows_of(values: ArrayLike, iterations: int) -> FloatArray:
     """Return values as float64, refused unless they have one row for each iteration."""
     rows = np.asarray(values, dtype=np.float64)

@@ -11,7 +11,7 @@ from scipy.linalg import solve_triangular
 from minsep import _validation as validate
 from minsep.identity import Description
 from minsep.strategy import sensitivity
-from minsep.strategy.base import Strategy, read_only, rows_of, unit_norm
+from minsep.strategy.base import Strategy, read_only, recorded, rows_of, unit_norm
 
 FloatArray = NDArray[np.float64]
 
@@ -107,6 +107,15 @@ class Dense(Strategy):
             "iterations": self.iterations,
             "matrix": base64.b64encode(entries).decode(),
         }
+
+    @classmethod
+    def from_description(cls, description: Description) -> "Dense":
+        """Return the strategy that gave a description, to the last bit."""
+        n = description["iterations"]
+        entries = np.frombuffer(base64.b64decode(description["matrix"]), dtype="<f8").reshape(n, n)
+        strategy = cls(entries)
+        object.__setattr__(strategy, "matrix", recorded(strategy.matrix, entries))
+        return strategy
 
     def __repr__(self) -> str:
         return f"Dense(iterations={self.iterations}, bands={self.bands})"

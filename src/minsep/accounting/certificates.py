@@ -1,0 +1,423 @@
+"""Certificates: a proof of (epsilon, delta)-DP that a third party can check.
+
+A certificate states that a test accepted the mechanism in both directions. A mechanism that is not (epsilon, level)-DP
+is accepted with probability at most `failure_probability`, so a mechanism that is run only if it is certified is
+(epsilon, delta)-DP with delta = level + failure_probability (1 - level). It holds no data of any person.
+"""
+
+import json
+import math
+import os
+import secrets
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import asdict, dataclass
+from functools import lru_cache, partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minsep import _validation as validate
+from minsep.accounting.betting import Wealth
+from minsep.accounting.exact import exact_curve
+from minsep.accounting.pairs import DIRECTIONS, Direction, MinSepPair, Pair
+from minsep.accounting.proposals import DEFAULT_MEMORY, PlainProposal, Proposal, TiltedProposal, best_proposal
+from minsep.accounting.support import pair_of
+from minsep.accounting.truncation import Shift, closed_form
+from minsep.engine import run_chunks
+from minsep.identity import Description
+from minsep.mechanism import Mechanism
+from minsep.participation import BallsInBins, MinSep, Poisson
+from minsep.randomness import Key
+
+FloatArray = NDArray[np.float64]
+
+FORMAT = 1
+# Proven in docs/certified-sampling.md to be more than the rounding error of a log likelihood ratio.
+ROUNDING = 1e-6
+_PATIENCE = 12.0
+_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a test is."""
+
+    direction: Direction
+    samples: int
+    limit: int
+    log_wealth: float
+    target: float
+
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class DirectionProof:
+    """How one direction was proven, or why it was not."""
+
+    direction: Direction
+    method: str
+    passed: bool
+    reason: str
+    epsilon: float
+    level: float
+    truncation_terms: float = 0.0
+    copies: int = 0
+    scale: float = 0.0
+    log_constant: float = 0.0
+    bound: float = 0.0
+    samples: int = 0
+    log_wealth: float = 0.0
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The outcome of a test of one mechanism at one (epsilon, delta), with all that is needed to repeat it."""
+
+    mechanism: Description
+    epsilon: float
+    delta: float
+    failure_probability: float
+    level: float
+    max_samples: int | None
+    memory: int
+    seed: int
+    proofs: tuple[DirectionProof, DirectionProof]
+    versions: dict[str, str]
+    format: int = FORMAT
+
+    @property
+    def passed(self) -> bool:
+        """Whether the mechanism is certified."""
+        return all(proof.passed for proof in self.proofs)
+
+    @property
+    def samples(self) -> int:
+        """Number of samples of both directions."""
+        return sum(proof.samples for proof in self.proofs)
+
+    @property
+    def statement(self) -> str:
+        """What the certificate says, in words."""
+        if not self.passed:
+            reasons = "; ".join(f"{proof.direction}: {proof.reason}" for proof in self.proofs if not proof.passed)
+            return f"Not certified as ({self.epsilon:g}, {self.delta:g})-DP: {reasons}."
+        if self.failure_probability == 0:
+            return f"The mechanism is ({self.epsilon:g}, {self.delta:g})-DP."
+        return (
+            f"Run only because it is certified, the mechanism is ({self.epsilon:g}, {self.delta:g})-DP: a mechanism that "
+            f"is not ({self.epsilon:g}, {self.level:.6g})-DP passes with probability at most "
+            f"{self.failure_probability:.3g}."
+        )
+
+    def to_json(self) -> str:
+        """Return the certificate as JSON."""
+        content = {**asdict(self), "passed": self.passed, "statement": self.statement}
+        return json.dumps(content, indent=2, allow_nan=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the certificate to a file."""
+        Path(path).write_text(self.to_json() + "\\n")
+
+    @classmethod
+    def from_json(cls, text: str) -> "Certificate":
+        """Read a certificate; whether it holds is for `verify` to say."""
+        try:
+            content = json.loads(text)
+            if content["format"] != FORMAT:
+                raise ValueError(
+                    f"The certificate has format {content['format']!r}, but this version of minsep reads format {FORMAT}."
+                )
+            passed, statement = content.pop("passed"), content.pop("statement")
+            first, second = (DirectionProof(**proof) for proof in content.pop("proofs"))
+            certificate = cls(**content, proofs=(first, second))
+        except (KeyError, TypeError, json.JSONDecodeError) as error:
+            raise ValueError(f"This is not a certificate of minsep: {error}.") from None
+        if (passed, statement) != (certificate.passed, certificate.statement):
+            raise ValueError("The certificate's statement does not follow from its numbers: the file was changed.")
+        return certificate
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Certificate":
+        """Read a certificate from a file."""
+        return cls.from_json(Path(path).read_text())
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Whether a certificate holds, and why not."""
+
+    holds: bool
+    reason: str
+
+
+def certify(
+    mechanism: Mechanism,
+    epsilon: float,
+    delta: float,
+    *,
+    seed: int | None = None,
+    failure_probability: float | None = None,
+    max_samples: int | None = None,
+    memory: int = DEFAULT_MEMORY,
+    workers: int | None = None,
+    executor: Executor | None = None,
+    progress: Report | None = None,
+) -> Certificate:
+    """Test whether a mechanism is (epsilon, delta)-DP, and return the certificate of the outcome.
+
+    - Exact curves need no samples. Otherwise samples come from the tilted proposal of least bound, and a test by
+      betting stops as soon as it is sure.
+    - `failure_probability` (default: delta/100) is the chance that a mechanism passes that should not.
+    - Without a seed the samples come from fresh system entropy, which is recorded. A rejected test may be continued
+      (same seed, larger `max_samples`), never begun again with another seed.
+
+    >>> import minsep
+    >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
+    >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=1.2)
+    >>> certify(mechanism, epsilon=2.0, delta=1e-3).passed
+    True
+    """
+    epsilon = validate.real(epsilon=epsilon, above=0)
+    delta = validate.real(delta=delta, above=0, at_most=1)
+    if failure_probability is None:
+        failure_probability = delta / 100
+    failure_probability = validate.real(failure_probability=failure_probability, above=0)
+    if failure_probability >= delta:
+        raise ValueError(f"failure_probability is {failure_probability:g}, but it must be below delta = {delta:g}.")
+    if max_samples is not None:
+        max_samples = validate.integer(max_samples=max_samples, at_least=1)
+    seed = secrets.randbits(128) if seed is None else validate.integer(seed=seed, at_least=0)
+    common = {
+        "mechanism": mechanism.describe(),
+        "epsilon": epsilon,
+        "delta": delta,
+        "max_samples": max_samples,
+        "memory": memory,
+        "seed": seed,
+        "versions": {name: version(name) for name in ("minsep", "numpy", "scipy", "numba", "dp-accounting")},
+    }
+    curve = exact_curve(mechanism)
+    if curve is not None:
+        exact = [
+            _exact_proof(direction, curve.method, epsilon, delta, float(curve.delta(epsilon, direction)))
+            for direction in DIRECTIONS
+        ]
+        return Certificate(**common, failure_probability=0.0, level=delta, proofs=(exact[0], exact[1]))
+    level = (delta - failure_probability) / (1 - failure_probability)
+    test = _Test(mechanism, epsilon, level, failure_probability, seed, max_samples, memory, workers, executor, progress)
+    remove, add = (test.prove(direction) for direction in DIRECTIONS)
+    return Certificate(**common, failure_probability=failure_probability, level=level, proofs=(remove, add))
+
+
+def verify(certificate: Certificate, *, workers: int | None = None, executor: Executor | None = None) -> Verification:
+    """Check a certificate: compute its parameters and bounds anew, draw its samples again, and compare.
+
+    >>> import minsep
+    >>> identity = minsep.BandedToeplitz.identity(iterations=100)
+    >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.02), noise_multiplier=1.0)
+    >>> certificate = certify(mechanism, epsilon=2.0, delta=1e-3)
+    >>> verify(certificate).holds
+    True
+    """
+    try:
+        mechanism = Mechanism.from_description(certificate.mechanism)
+        again = certify(
+            mechanism,
+            certificate.epsilon,
+            certificate.delta,
+            seed=certificate.seed,
+            failure_probability=certificate.failure_probability or None,
+            max_samples=certificate.max_samples,
+            memory=certificate.memory,
+            workers=workers,
+            executor=executor,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        return Verification(False, f"The certificate's mechanism or parameters are not valid: {error}")
+    difference = _difference(json.loads(certificate.to_json()), json.loads(again.to_json()))
+    if difference:
+        return Verification(False, f"The certificate does not hold: {difference}.")
+    if not certificate.passed:
+        return Verification(False, "The certificate is of a mechanism that did not pass.")
+    return Verification(True, certificate.statement)
+
+
+class _Test:
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        epsilon: float,
+        level: float,
+        failure_probability: float,
+        seed: int,
+        max_samples: int | None,
+        memory: int,
+        workers: int | None,
+        executor: Executor | None,
+        progress: Report | None,
+    ) -> None:
+        self._mechanism = mechanism
+        self._epsilon, self._level = epsilon, level
+        self._target = -math.log(failure_probability)
+        self._key = Key.from_seed(seed).derive("certificate")
+        self._max_samples, self._memory = max_samples, memory
+        self._workers, self._executor, self._progress = workers, executor, progress
+
+    def prove(self, direction: Direction) -> DirectionProof:
+        """Test one direction."""
+        pair, shift = self._reduced(direction)
+        level = shift.level(self._level)
+        common: dict[str, Any] = {
+            "direction": direction,
+            "epsilon": shift.epsilon,
+            "level": level,
+            "truncation_terms": shift.extra,
+        }
+        if level <= 0:
+            return DirectionProof(**common, method="closed form", passed=False, reason="truncation alone exceeds delta")
+        if shift.free or (direction == "add" and math.exp(-shift.epsilon) <= pair.no_participation):
+            return DirectionProof(**common, method="free", passed=True, reason="")
+        if direction == "add" and pair.upper_bound:
+            return DirectionProof(
+                **common, method="none", passed=False, reason="the upper bound on P/Q does not cover it"
+            )
+        proposal = best_proposal(pair, direction, shift.epsilon, self._memory)
+        bound = math.exp(_log_bound(proposal, shift.epsilon))
+        common |= {
+            "method": "tilted" if isinstance(proposal, TiltedProposal) else "plain",
+            "copies": proposal.copies,
+            "scale": proposal.scale,
+            "log_constant": proposal.log_constant,
+            "bound": bound,
+        }
+        if bound <= level:
+            return DirectionProof(**common, passed=True, reason="")
+        wealth = self._bet(proposal, shift.epsilon, level, bound)
+        passed = wealth.log_wealth >= self._target
+        reason = "" if passed else wealth.broken or "the samples did not suffice"
+        finite = max(wealth.log_wealth, -1e300)
+        return DirectionProof(**common, passed=passed, reason=reason, samples=wealth.samples, log_wealth=finite)
+
+    def _reduced(self, direction: Direction) -> tuple[Pair, Shift]:
+        """Return the pair to sample from, and what truncation adds to it."""
+        mechanism = self._mechanism
+        if mechanism.truncation is None:
+            return tiltable(pair_of(mechanism, np.float64)), Shift(self._epsilon, 0.0)
+        scheme = _as_min_sep(mechanism)
+        if scheme is not None:
+            whole = Mechanism(mechanism.strategy, scheme, mechanism.noise_multiplier)
+            pair = pair_of(whole, np.float64)
+            shifts = closed_form(
+                scheme, mechanism.iterations, mechanism.truncation, direction, self._epsilon, pair.no_participation
+            )
+            best = max(shifts, key=lambda shift: shift.level(self._level), default=None)
+            if best is not None and best.level(self._level) > 0 and not pair.upper_bound:
+                return pair, best
+        return pair_of(mechanism, np.float64), Shift(self._epsilon, 0.0)
+
+    def _bet(self, proposal: Proposal, epsilon: float, level: float, bound: float) -> Wealth:
+        wealth = Wealth.start(level, bound)
+        limit = self._max_samples or math.ceil(_PATIENCE * bound / level * self._target)
+        chunks = -(-limit // proposal.samples_in_chunk)
+        work = partial(_chunk_values, proposal, epsilon, self._key, limit)
+        for values in run_chunks(work, chunks, workers=self._workers, executor=self._executor):
+            wealth = wealth.after(values)
+            if self._progress is not None:
+                self._progress(Progress(proposal.direction, wealth.samples, limit, wealth.log_wealth, self._target))
+            if wealth.broken or wealth.log_wealth >= self._target:
+                break
+        return wealth
+
+
+def tiltable(pair: Pair) -> Pair:
+    """Return the same pair in the form that has tilted proposals, where there is one."""
+    from minsep.accounting.pairs import BallsInBinsPair
+
+    if isinstance(pair, BallsInBinsPair) and pair.strategy.bands <= pair.cycle:
+        return MinSepPair(pair.strategy, pair.noise_multiplier, pair.dtype, prob=1.0, min_sep=pair.cycle, warm=True)
+    return pair
+
+
+def upward_values(
+    direction: Direction, copies: int, log_ratio: FloatArray, log_density: FloatArray, epsilon: float
+) -> FloatArray:
+    """Return values that are no smaller than X, whatever rounding did to the logarithms."""
+    h = ROUNDING
+    if direction == "remove":
+        up = log_ratio + h
+        log_front = up - log_density + (copies + 1) * h
+        return np.where(up > epsilon, np.exp(log_front) * -np.expm1(np.minimum(epsilon - up, 0.0)), 0.0)
+    gap = epsilon - h + log_ratio
+    return np.where(gap < 0, np.exp(-log_density + (copies + 1) * h) * -np.expm1(np.minimum(gap, 0.0)), 0.0)
+
+
+def _log_bound(proposal: Proposal, epsilon: float) -> float:
+    """Return a bound on the upward values."""
+    return proposal.log_bound(epsilon - 2 * ROUNDING) + (2 * proposal.copies + 3) * ROUNDING
+
+
+@lru_cache(maxsize=4)
+def _shared(proposal: Proposal) -> Proposal:
+    """Return the first equal proposal: its tables are made once in every process."""
+    return proposal
+
+
+def _chunk_values(proposal: Proposal, epsilon: float, key: Key, limit: int, chunk: int) -> FloatArray:
+    proposal = _shared(proposal)
+    log_ratio, log_density = proposal.draw(key, chunk)
+    values = upward_values(proposal.direction, proposal.copies, log_ratio, log_density, epsilon)
+    return values[: limit - chunk * values.size]
+
+
+def _as_min_sep(mechanism: Mechanism) -> MinSep | None:
+    match mechanism.scheme:
+        case MinSep() as scheme:
+            return scheme
+        case Poisson(rate=rate):
+            return MinSep(rate=rate, min_sep=1)
+        case BallsInBins(epoch=epoch):
+            return MinSep(rate=1 / epoch, min_sep=epoch)
+    return None
+
+
+def _exact_proof(direction: Direction, method: str, epsilon: float, delta: float, found: float) -> DirectionProof:
+    passed = found <= delta
+    reason = "" if passed else f"delta is {found:.4g}"
+    return DirectionProof(direction, method, passed, reason, epsilon, delta, bound=found)
+
+
+def _difference(recorded: Any, found: Any, name: str = "") -> str:
+    """Return the first thing that differs, up to rounding, or nothing."""
+    if isinstance(recorded, dict) and isinstance(found, dict) and name != ".versions":
+        for key in sorted({*recorded, *found}):
+            difference = _difference(recorded.get(key), found.get(key), f"{name}.{key}")
+            if difference:
+                return difference
+        return ""
+    if isinstance(recorded, list) and isinstance(found, list) and len(recorded) == len(found):
+        for place, (one, other) in enumerate(zip(recorded, found, strict=True)):
+            difference = _difference(one, other, f"{name}[{place}]")
+            if difference:
+                return difference
+        return ""
+    if name == ".versions":
+        if recorded.get("minsep") != found["minsep"]:
+            return f"it was made by minsep {recorded.get('minsep')}, and this is {found['minsep']}"
+        return ""
+    both_numbers = all(isinstance(value, float | int) and not isinstance(value, bool) for value in (recorded, found))
+    if (
+        both_numbers
+        and isinstance(recorded, float)
+        and math.isclose(recorded, found, rel_tol=_TOLERANCE, abs_tol=1e-300)
+    ):
+        return ""
+    return "" if recorded == found else f"{name[1:]} is {recorded!r}, but should be {found!r}"
+
+
+__all__ = ["Certificate", "PlainProposal", "Progress", "Verification", "certify", "verify"]

@@ -1,0 +1,282 @@
+"""Laws to draw samples from, with their densities and a proven bound on the integrand of delta.
+
+Each proposal P' answers for one direction with draws of (log R, log dP'/dQ), R = P/Q, and with a bound W on
+
+    remove:  X = (R - e^eps)+ / (dP'/dQ),          add:  X = (1 - e^eps R)+ / (dP'/dQ),
+
+whose mean under P' is delta. docs/certified-sampling.md has the proofs.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize
+from scipy.special import logsumexp
+
+from minsep.accounting.copies import StateSpace, count_states, draw_tuples, fill_table, gram_table
+from minsep.accounting.pairs import Direction, MinSepPair, Pair, uniforms
+from minsep.randomness import Key, KeyedWords
+
+FloatArray = NDArray[np.float64]
+
+DEFAULT_MEMORY = 1 << 30
+_MOST_WORK = 2.5e7  # entries of a table times moves: about a second
+_MOST_COPIES = 12
+_LARGEST_SCALE = 6.0
+
+
+class Proposal(ABC):
+    """A law to draw from, for one direction."""
+
+    direction: Direction
+    copies: int
+    scale: float
+
+    @property
+    @abstractmethod
+    def log_constant(self) -> float:
+        """Logarithm of M, the normaliser of the density."""
+
+    @property
+    @abstractmethod
+    def samples_in_chunk(self) -> int:
+        """Number of samples drawn together."""
+
+    @abstractmethod
+    def draw(self, key: Key, chunk: int) -> tuple[FloatArray, FloatArray]:
+        """Return log R and log dP'/dQ of the samples of a chunk."""
+
+    @abstractmethod
+    def log_bound(self, epsilon: float) -> float:
+        """Return the logarithm of a bound on X."""
+
+
+@dataclass(frozen=True)
+class PlainProposal(Proposal):
+    """P itself for `remove`, Q itself for `add`: X lies in [0, 1]."""
+
+    pair: Pair
+    direction: Direction
+    scale: float = 1.0
+
+    @property
+    def copies(self) -> int:  # type: ignore[override]
+        """How often the ratio R stands in the density: once for P, not at all for Q."""
+        return 1 if self.direction == "remove" else 0
+
+    @property
+    def log_constant(self) -> float:
+        """0: the density is R or 1."""
+        return 0.0
+
+    @property
+    def samples_in_chunk(self) -> int:
+        """Number of samples drawn together."""
+        return self.pair.samples_in_chunk
+
+    def draw(self, key: Key, chunk: int) -> tuple[FloatArray, FloatArray]:
+        """Return log R and log dP'/dQ of the samples of a chunk."""
+        ratios = self.pair.draw_log_ratios(self.direction, key, chunk)
+        return ratios, ratios if self.direction == "remove" else np.zeros(ratios.size)
+
+    def log_bound(self, epsilon: float) -> float:
+        """Return 0: X is at most 1."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class TiltedProposal(Proposal):
+    """The Renyi-tilted law dP'/dQ = F_t^k / M with F_t = E_x exp(t l_x): k copies, scale t.
+
+    `scale` is at least 1 for `remove` and negative for `add`; the order is k |t|.
+    """
+
+    pair: MinSepPair
+    direction: Direction
+    copies: int
+    scale: float
+
+    def __post_init__(self) -> None:
+        if self.pair.upper_bound:
+            raise ValueError(
+                f"bands is {self.pair.strategy.bands}, but a tilted proposal needs at most min_sep = "
+                f"{self.pair.min_sep}."
+            )
+        if (self.direction == "remove" and self.scale < 1) or (self.direction == "add" and self.scale >= 0):
+            raise ValueError(f"scale is {self.scale}, but it must be at least 1 for `remove` and below 0 for `add`.")
+
+    @property
+    def samples_in_chunk(self) -> int:
+        """Number of samples drawn together."""
+        return self.pair.samples_in_chunk
+
+    @cached_property
+    def log_constant(self) -> float:
+        """Logarithm of M: the total weight of all tuples."""
+        return self._start_weights(self._filled(full=False))[1]
+
+    def log_bound(self, epsilon: float) -> float:
+        """Return log M + the largest log of (R - e^eps) R^-a, or of (1 - e^eps R) R^a, a the order."""
+        a = self.copies * abs(self.scale)
+        if self.direction == "remove":
+            return self.log_constant - (a - 1) * epsilon + _x_log_x(a - 1) - _x_log_x(a)
+        return self.log_constant - a * epsilon + _x_log_x(a) - _x_log_x(a + 1)
+
+    def draw(self, key: Key, chunk: int) -> tuple[FloatArray, FloatArray]:
+        """Return log R and log dP'/dQ of the samples of a chunk."""
+        key = key.derive(self.direction)
+        samples, times, weights = self._draw_participations(key, chunk)
+        rows = self.pair.moved_noise(key, chunk, samples, times, self.scale * weights)
+        scores = self.pair.scores_of(rows)
+        log_ratio = self.pair.log_means(scores, 1.0, 1.0)
+        log_mean = log_ratio if self.scale == 1.0 else self.pair.log_means(scores, self.scale, self.scale)
+        return log_ratio, self.copies * log_mean - self.log_constant
+
+    @cached_property
+    def _space(self) -> StateSpace:
+        return StateSpace(self.copies, self.pair.min_sep, self.pair.group)
+
+    @cached_property
+    def _arguments(self) -> tuple[Any, ...]:
+        pair, t = self.pair, self.scale
+        log_miss = pair.group * (math.log1p(-pair.prob) if pair.prob < 1 else -math.inf)
+        weights = self._space.log_move_weights(pair._log_multiplicities, log_miss)
+        variance = pair.noise_multiplier**2
+        m = self._space.tables
+        return (
+            _cached_gram(pair), weights, (t * t - t) / (2 * variance), t * t / variance,
+            m.jumps, m.targets, m.lags, m.multiplicities, m.blocked, m.sizes, m.sums, m.squares,
+        )  # fmt: skip
+
+    def _filled(self, *, full: bool) -> FloatArray:
+        n = self.pair.strategy.iterations
+        rows = n + 1 if full else min(self.pair.min_sep, n) + 1
+        table = np.zeros((rows, len(self._space.states)))
+        fill_table(table, *self._arguments)
+        return table
+
+    @cached_property
+    def _table(self) -> FloatArray:
+        return self._filled(full=True)
+
+    def _start_weights(self, table: FloatArray) -> tuple[FloatArray, float]:
+        """Return the log weight of each start, with all that follows, and of all of them."""
+        logs, jumps, places = self._starts
+        n = self.pair.strategy.iterations
+        reached = np.where(jumps < n, table[np.minimum(jumps, n) % table.shape[0], places], 0.0)
+        return logs + reached, float(logsumexp(logs + reached))
+
+    @cached_property
+    def _starts(self) -> tuple[FloatArray, NDArray[np.int64], NDArray[np.int64]]:
+        if not self.pair.warm:
+            return np.zeros(1), np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+        available = 1 / (1 + (self.pair.min_sep - 1) * self.pair.prob)
+        return self._space.starts(available, self.pair.prob * available)
+
+    @cached_property
+    def _cumulative_starts(self) -> FloatArray:
+        weights, total = self._start_weights(self._table)
+        return np.cumsum(np.exp(weights - total))
+
+    @cached_property
+    def _idle(self) -> FloatArray:
+        """Log probability of no participation before each iteration, from the empty state on."""
+        weights: FloatArray = self._arguments[1]
+        values = self._table[:, 0]
+        steps = weights[self.copies, 0] + values[1:] - values[:-1]
+        return np.concatenate([[0.0], np.cumsum(np.minimum(steps, 0.0))])
+
+    def _draw_participations(self, key: Key, chunk: int) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]:
+        count = self.samples_in_chunk
+        words = KeyedWords(key.derive("tuples"))
+        pair = self.pair
+        starts = np.searchsorted(self._cumulative_starts, uniforms(words.take(2 * chunk, count)), side="right")
+        starts = np.minimum(starts, self._cumulative_starts.size - 1)
+        _, jumps, places = self._starts
+        room = 64 + 8 * count * (1 + self.copies)
+        while True:
+            source = uniforms(words.take(2 * chunk + 1, room))
+            samples, times = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+            weights = np.empty(room)
+            found = draw_tuples(
+                self._table,
+                *self._arguments,
+                self._idle,
+                jumps[starts],
+                places[starts],
+                source,
+                samples,
+                times,
+                weights,
+            )
+            if found >= 0:
+                return samples[:found], times[:found], weights[:found]
+            if room > 64 * count * pair.strategy.iterations * self.copies:
+                raise FloatingPointError("A tuple of participations could not be drawn: its table is not finite.")
+            room *= 2  # The words begin the same, so the tuples do.
+
+
+def best_proposal(pair: Pair, direction: Direction, epsilon: float, memory: int = DEFAULT_MEMORY) -> Proposal:
+    """Return the proposal of least bound: tilted with the best (k, t) that fits into memory, or plain.
+
+    The choice depends on no sample, so it costs nothing in the guarantee.
+    """
+    best: Proposal = PlainProposal(pair, direction)
+    if not isinstance(pair, MinSepPair) or pair.upper_bound:
+        return best
+    least = 0.0
+    for copies in range(1, _MOST_COPIES + 1):
+        if not _affordable(pair, copies, memory):
+            break
+        candidate = _best_scale(pair, direction, copies, epsilon)
+        bound = candidate.log_bound(epsilon)
+        if bound >= least and copies > 2:
+            break
+        if bound < least:
+            best, least = candidate, bound
+    return best
+
+
+def _affordable(pair: MinSepPair, copies: int, memory: int) -> bool:
+    n = pair.strategy.iterations
+    states = count_states(copies, pair.min_sep, pair.group)
+    moves = math.comb(copies + pair.group, copies)
+    return 8 * (n + 1) * states <= memory and n * states * moves <= _MOST_WORK * (1 if copies > 2 else 100)
+
+
+def _best_scale(pair: MinSepPair, direction: Direction, copies: int, epsilon: float) -> TiltedProposal:
+    low = 1.0 if direction == "remove" else 0.05
+    sign = 1.0 if direction == "remove" else -1.0
+
+    def bound(scale: float) -> float:
+        if copies * scale <= 1 and direction == "remove":
+            return 0.0
+        value = TiltedProposal(pair, direction, copies, sign * scale).log_bound(epsilon)
+        return value if math.isfinite(value) else 1e300
+
+    found = optimize.minimize_scalar(bound, bounds=(low, _LARGEST_SCALE), method="bounded", options={"xatol": 0.02})
+    scale = float(found.x)
+    if direction == "remove" and copies > 1 and bound(1.0) <= bound(scale):
+        scale = 1.0
+    return TiltedProposal(pair, direction, copies, sign * round(scale, 4))
+
+
+def _x_log_x(x: float) -> float:
+    return x * math.log(x) if x > 0 else 0.0
+
+
+_grams: dict[str, FloatArray] = {}
+
+
+def _cached_gram(pair: MinSepPair) -> FloatArray:
+    """Return the table of inner products of a strategy; the one used last is kept."""
+    name = pair.strategy.fingerprint
+    if name not in _grams:
+        _grams.clear()
+        _grams[name] = gram_table(pair.strategy)
+    return _grams[name]
