@@ -96,7 +96,7 @@ def test_tuples_are_drawn_with_their_weights(n, bands, min_sep, prob, warm, copi
         law[total] = law.get(total, 0.0) + weight
     count, observed = 0, {}
     for chunk in range(40):
-        samples, times, weights = proposal._draw_participations(Key.from_seed(1), chunk)
+        samples, times, weights = proposal.law.draw(Key.from_seed(1), chunk)
         sums = np.zeros((proposal.samples_in_chunk, n))
         np.add.at(sums, (samples, times), weights)
         for row in map(tuple, sums):

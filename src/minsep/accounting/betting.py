@@ -1,8 +1,8 @@
 """A test by betting that the mean of bounded values lies below a level: valid at every sample size.
 
-Under the null hypothesis E[X] >= level, with X in [0, W], the product of 1 + c (level - X)/(W - level) is a non-negative
-supermartingale for every c in (0, 1), and so is an average of such products. By Ville's inequality it ever reaches 1/q
-with probability at most q.
+Under the null hypothesis E[X] >= level, with X in [0, W], the product of 1 + c (level - X)/(W - level) is a
+non-negative supermartingale for every c in (0, 1), and so is an average of such products. By Ville's inequality it ever
+reaches 1/q with probability at most q.
 """
 
 import math

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from minsep import _validation as validate
 from minsep.accounting.betting import Wealth
 from minsep.accounting.exact import exact_curve
-from minsep.accounting.pairs import DIRECTIONS, Direction, MinSepPair, Pair
-from minsep.accounting.proposals import DEFAULT_MEMORY, PlainProposal, Proposal, TiltedProposal, best_proposal
-from minsep.accounting.support import pair_of
+from minsep.accounting.pairs import DIRECTIONS, Direction, Pair
+from minsep.accounting.proposals import DEFAULT_MEMORY, Proposal, TiltedProposal, best_proposal
+from minsep.accounting.support import pair_of, tiltable
 from minsep.accounting.truncation import Shift, closed_form
 from minsep.engine import run_chunks
 from minsep.identity import Description
@@ -110,8 +110,8 @@ class Certificate:
         if self.failure_probability == 0:
             return f"The mechanism is ({self.epsilon:g}, {self.delta:g})-DP."
         return (
-            f"Run only because it is certified, the mechanism is ({self.epsilon:g}, {self.delta:g})-DP: a mechanism that "
-            f"is not ({self.epsilon:g}, {self.level:.6g})-DP passes with probability at most "
+            f"Run only because it is certified, the mechanism is ({self.epsilon:g}, {self.delta:g})-DP: a mechanism "
+            f"that is not ({self.epsilon:g}, {self.level:.6g})-DP passes with probability at most "
             f"{self.failure_probability:.3g}."
         )
 
@@ -131,7 +131,7 @@ class Certificate:
             content = json.loads(text)
             if content["format"] != FORMAT:
                 raise ValueError(
-                    f"The certificate has format {content['format']!r}, but this version of minsep reads format {FORMAT}."
+                    f"The certificate has format {content['format']!r}, but this version of minsep reads {FORMAT}."
                 )
             passed, statement = content.pop("passed"), content.pop("statement")
             first, second = (DirectionProof(**proof) for proof in content.pop("proofs"))
@@ -193,7 +193,7 @@ def certify(
     if max_samples is not None:
         max_samples = validate.integer(max_samples=max_samples, at_least=1)
     seed = secrets.randbits(128) if seed is None else validate.integer(seed=seed, at_least=0)
-    common = {
+    common: dict[str, Any] = {
         "mechanism": mechanism.describe(),
         "epsilon": epsilon,
         "delta": delta,
@@ -335,15 +335,6 @@ class _Test:
         return wealth
 
 
-def tiltable(pair: Pair) -> Pair:
-    """Return the same pair in the form that has tilted proposals, where there is one."""
-    from minsep.accounting.pairs import BallsInBinsPair
-
-    if isinstance(pair, BallsInBinsPair) and pair.strategy.bands <= pair.cycle:
-        return MinSepPair(pair.strategy, pair.noise_multiplier, pair.dtype, prob=1.0, min_sep=pair.cycle, warm=True)
-    return pair
-
-
 def upward_values(
     direction: Direction, copies: int, log_ratio: FloatArray, log_density: FloatArray, epsilon: float
 ) -> FloatArray:
@@ -418,6 +409,3 @@ def _difference(recorded: Any, found: Any, name: str = "") -> str:
     ):
         return ""
     return "" if recorded == found else f"{name[1:]} is {recorded!r}, but should be {found!r}"
-
-
-__all__ = ["Certificate", "PlainProposal", "Progress", "Verification", "certify", "verify"]

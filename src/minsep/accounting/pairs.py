@@ -71,13 +71,17 @@ class Pair(ABC):
         key = key.derive(direction)
         rows = self._noise(key, chunk)
         if direction == "remove":
-            examples, times = self._times(key, chunk)
-            self._filter.add_columns(rows, examples, times, self._weights(times.size, key, chunk))
+            self._filter.add_columns(rows, *self.participations(key, chunk))
         return self._log_ratios(rows)
 
     def _weights(self, count: int, key: Key, chunk: int) -> FloatArray:
         """Return by how many columns each participation moves a sample."""
         return np.ones(count)
+
+    def participations(self, key: Key, chunk: int) -> tuple[IntegerArray, IntegerArray, FloatArray]:
+        """Return (sample, time, number of columns) of all participations in a chunk of samples from P."""
+        examples, times = self._times(key, chunk)
+        return examples, times, self._weights(times.size, key, chunk)
 
     def _times(self, key: Key, chunk: int) -> tuple[IntegerArray, IntegerArray]:
         words = KeyedWords(key.derive("times"))
@@ -155,7 +159,7 @@ class MinSepPair(Pair):
         log_miss = self.group * _log_miss(self.prob)
         if self.group > 1:
             several = linear * scores.astype(np.float64)
-            add_multiplicities(several, quadratic * self._half_norms, self._log_multiplicities + math.log(weight))
+            add_multiplicities(several, quadratic * self._half_norms, self.log_multiplicities + math.log(weight))
             return min_sep_log_ratios(several, np.zeros(self._half_norms.size), log_miss, self.min_sep, self.warm)
         offsets = math.log(self.prob * weight) - quadratic * self._half_norms
         gains = scores if linear == 1.0 else scores * scores.dtype.type(linear)
@@ -174,13 +178,13 @@ class MinSepPair(Pair):
         return rows
 
     def _weights(self, count: int, key: Key, chunk: int) -> FloatArray:
-        cumulative = np.cumsum(np.exp(self._log_multiplicities))
+        cumulative = np.cumsum(np.exp(self.log_multiplicities))
         uniform = uniforms(KeyedWords(key.derive("weights")).take(chunk, count))
         extra = np.searchsorted(cumulative[:-1], uniform * cumulative[-1], side="right")
         return np.asarray(1.0 + extra)
 
     @cached_property
-    def _log_multiplicities(self) -> FloatArray:
+    def log_multiplicities(self) -> FloatArray:
         """Logarithms of Pr[Binomial(group, prob) = j] for j = 1, ..., group."""
         j = np.arange(1, self.group + 1)
         log_ways = np.log([math.comb(self.group, k) for k in j])

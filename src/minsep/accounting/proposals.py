@@ -19,6 +19,7 @@ from scipy import optimize
 from scipy.special import logsumexp
 
 from minsep.accounting.copies import StateSpace, count_states, draw_tuples, fill_table, gram_table
+from minsep.accounting.filters import Rows
 from minsep.accounting.pairs import Direction, MinSepPair, Pair, uniforms
 from minsep.randomness import Key, KeyedWords
 
@@ -90,52 +91,41 @@ class PlainProposal(Proposal):
 
 
 @dataclass(frozen=True)
-class TiltedProposal(Proposal):
-    """The Renyi-tilted law dP'/dQ = F_t^k / M with F_t = E_x exp(t l_x): k copies, scale t.
+class TupleLaw:
+    """Tuples of participation vectors, each participation weighted: see `copies`.
 
-    `scale` is at least 1 for `remove` and negative for `add`; the order is k |t|.
+    `own` weighs squared norms, `shared` inner products of two copies, `log_weight` every participation.
     """
 
     pair: MinSepPair
-    direction: Direction
     copies: int
-    scale: float
-
-    def __post_init__(self) -> None:
-        if self.pair.upper_bound:
-            raise ValueError(
-                f"bands is {self.pair.strategy.bands}, but a tilted proposal needs at most min_sep = "
-                f"{self.pair.min_sep}."
-            )
-        if (self.direction == "remove" and self.scale < 1) or (self.direction == "add" and self.scale >= 0):
-            raise ValueError(f"scale is {self.scale}, but it must be at least 1 for `remove` and below 0 for `add`.")
-
-    @property
-    def samples_in_chunk(self) -> int:
-        """Number of samples drawn together."""
-        return self.pair.samples_in_chunk
+    own: float
+    shared: float
+    log_weight: float = 0.0
 
     @cached_property
     def log_constant(self) -> float:
-        """Logarithm of M: the total weight of all tuples."""
+        """Logarithm of the total weight of all tuples."""
         return self._start_weights(self._filled(full=False))[1]
 
-    def log_bound(self, epsilon: float) -> float:
-        """Return log M + the largest log of (R - e^eps) R^-a, or of (1 - e^eps R) R^a, a the order."""
-        a = self.copies * abs(self.scale)
-        if self.direction == "remove":
-            return self.log_constant - (a - 1) * epsilon + _x_log_x(a - 1) - _x_log_x(a)
-        return self.log_constant - a * epsilon + _x_log_x(a) - _x_log_x(a + 1)
-
-    def draw(self, key: Key, chunk: int) -> tuple[FloatArray, FloatArray]:
-        """Return log R and log dP'/dQ of the samples of a chunk."""
-        key = key.derive(self.direction)
-        samples, times, weights = self._draw_participations(key, chunk)
-        rows = self.pair.moved_noise(key, chunk, samples, times, self.scale * weights)
-        scores = self.pair.scores_of(rows)
-        log_ratio = self.pair.log_means(scores, 1.0, 1.0)
-        log_mean = log_ratio if self.scale == 1.0 else self.pair.log_means(scores, self.scale, self.scale)
-        return log_ratio, self.copies * log_mean - self.log_constant
+    def draw(self, key: Key, chunk: int) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]:
+        """Return (sample, time, number of columns) of all participations in a chunk of tuples, summed over copies."""
+        count = self.pair.samples_in_chunk
+        words = KeyedWords(key.derive("tuples"))
+        starts = np.searchsorted(self._cumulative_starts, uniforms(words.take(2 * chunk, count)), side="right")
+        starts = np.minimum(starts, self._cumulative_starts.size - 1)
+        _, jumps, places = self._starts
+        room = 64 + 8 * count * (1 + self.copies)
+        while room <= 256 * count * (self.pair.strategy.iterations + 1) * self.copies:
+            source = uniforms(words.take(2 * chunk + 1, room))
+            samples, times = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+            weights = np.empty(room)
+            begin = (self._idle, jumps[starts], places[starts])
+            found: int = draw_tuples(self._table, *self._arguments, *begin, source, samples, times, weights)  # type: ignore[call-arg]
+            if found >= 0:
+                return samples[:found], times[:found], weights[:found]
+            room *= 2  # The words begin the same, so the tuples do.
+        raise FloatingPointError("A tuple of participations could not be drawn: its table is not finite.")
 
     @cached_property
     def _space(self) -> StateSpace:
@@ -143,13 +133,12 @@ class TiltedProposal(Proposal):
 
     @cached_property
     def _arguments(self) -> tuple[Any, ...]:
-        pair, t = self.pair, self.scale
+        pair = self.pair
         log_miss = pair.group * (math.log1p(-pair.prob) if pair.prob < 1 else -math.inf)
-        weights = self._space.log_move_weights(pair._log_multiplicities, log_miss)
-        variance = pair.noise_multiplier**2
+        weights = self._space.log_move_weights(pair.log_multiplicities + self.log_weight, log_miss)
         m = self._space.tables
         return (
-            _cached_gram(pair), weights, (t * t - t) / (2 * variance), t * t / variance,
+            _cached_gram(pair), weights, self.own, self.shared,
             m.jumps, m.targets, m.lags, m.multiplicities, m.blocked, m.sizes, m.sums, m.squares,
         )  # fmt: skip
 
@@ -191,34 +180,111 @@ class TiltedProposal(Proposal):
         steps = weights[self.copies, 0] + values[1:] - values[:-1]
         return np.concatenate([[0.0], np.cumsum(np.minimum(steps, 0.0))])
 
-    def _draw_participations(self, key: Key, chunk: int) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]:
-        count = self.samples_in_chunk
-        words = KeyedWords(key.derive("tuples"))
-        pair = self.pair
-        starts = np.searchsorted(self._cumulative_starts, uniforms(words.take(2 * chunk, count)), side="right")
-        starts = np.minimum(starts, self._cumulative_starts.size - 1)
-        _, jumps, places = self._starts
-        room = 64 + 8 * count * (1 + self.copies)
-        while True:
-            source = uniforms(words.take(2 * chunk + 1, room))
-            samples, times = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
-            weights = np.empty(room)
-            found = draw_tuples(
-                self._table,
-                *self._arguments,
-                self._idle,
-                jumps[starts],
-                places[starts],
-                source,
-                samples,
-                times,
-                weights,
+
+@dataclass(frozen=True)
+class TiltedProposal(Proposal):
+    """The Renyi-tilted law dP'/dQ = F_t^k / M with F_t = E_x exp(t l_x): k copies, scale t.
+
+    `scale` is at least 1 for `remove` and negative for `add`; the order is k |t|.
+    """
+
+    pair: MinSepPair
+    direction: Direction
+    copies: int
+    scale: float
+
+    def __post_init__(self) -> None:
+        if self.pair.upper_bound:
+            raise ValueError(
+                f"bands is {self.pair.strategy.bands}, but a tilted proposal needs at most min_sep = "
+                f"{self.pair.min_sep}."
             )
-            if found >= 0:
-                return samples[:found], times[:found], weights[:found]
-            if room > 64 * count * pair.strategy.iterations * self.copies:
-                raise FloatingPointError("A tuple of participations could not be drawn: its table is not finite.")
-            room *= 2  # The words begin the same, so the tuples do.
+        if (self.direction == "remove" and self.scale < 1) or (self.direction == "add" and self.scale >= 0):
+            raise ValueError(f"scale is {self.scale}, but it must be at least 1 for `remove` and below 0 for `add`.")
+
+    @property
+    def samples_in_chunk(self) -> int:
+        """Number of samples drawn together."""
+        return self.pair.samples_in_chunk
+
+    @cached_property
+    def law(self) -> TupleLaw:
+        """Law of the tuples whose columns, t times, are the means of the proposal's normals."""
+        t, variance = self.scale, self.pair.noise_multiplier**2
+        return TupleLaw(self.pair, self.copies, (t * t - t) / (2 * variance), t * t / variance)
+
+    @property
+    def log_constant(self) -> float:
+        """Logarithm of M: the total weight of all tuples."""
+        return self.law.log_constant
+
+    def log_bound(self, epsilon: float) -> float:
+        """Return log M + the largest log of (R - e^eps) R^-a, or of (1 - e^eps R) R^a, a the order."""
+        a = self.copies * abs(self.scale)
+        if self.direction == "remove":
+            return self.log_constant - (a - 1) * epsilon + _x_log_x(a - 1) - _x_log_x(a)
+        return self.log_constant - a * epsilon + _x_log_x(a) - _x_log_x(a + 1)
+
+    def draw(self, key: Key, chunk: int) -> tuple[FloatArray, FloatArray]:
+        """Return log R and log dP'/dQ of the samples of a chunk."""
+        key = key.derive(self.direction)
+        samples, times, weights = self.law.draw(key, chunk)
+        scores = self.pair.scores_of(self.pair.moved_noise(key, chunk, samples, times, self.scale * weights))
+        log_ratio = self.pair.log_means(scores, 1.0, 1.0)
+        log_mean = log_ratio if self.scale == 1.0 else self.pair.log_means(scores, self.scale, self.scale)
+        return log_ratio, self.copies * log_mean - self.log_constant
+
+
+@dataclass(frozen=True)
+class EstimationProposal:
+    """One copy with two free knobs, for estimates: y = t C x + z with every participation weighted by theta.
+
+    A share of the samples is drawn from P (`remove`) or Q (`add`) instead, so that a badly chosen pair of knobs shows
+    in the error and does not mislead. There is no bound on X, and none is needed.
+    """
+
+    pair: MinSepPair
+    direction: Direction
+    scale: float
+    weight: float
+    defensive: float = 0.1
+
+    @property
+    def samples_in_chunk(self) -> int:
+        """Number of samples drawn together."""
+        return self.pair.samples_in_chunk
+
+    @cached_property
+    def law(self) -> TupleLaw:
+        """Law of the participation vector with every participation weighted."""
+        return TupleLaw(self.pair, 1, 0.0, 0.0, math.log(self.weight))
+
+    def draw(self, key: Key, chunk: int) -> tuple[FloatArray, FloatArray]:
+        """Return log R and log dP'/dQ of the samples of a chunk."""
+        scores = self.draw_scores(key, chunk)
+        log_ratio = self.pair.log_means(scores, 1.0, 1.0)
+        return log_ratio, self.log_density(scores, log_ratio)
+
+    def log_density(self, scores: Rows, log_ratio: FloatArray) -> FloatArray:
+        """Return log dP'/dQ of samples, by their scores and log R."""
+        tilt = self.pair.log_means(scores, self.scale, self.scale**2, self.weight) - self.law.log_constant
+        plain = log_ratio if self.direction == "remove" else np.zeros(log_ratio.size)
+        return np.logaddexp(math.log(self.defensive) + plain, math.log1p(-self.defensive) + tilt)
+
+    def draw_scores(self, key: Key, chunk: int) -> Rows:
+        """Return the scores of the samples of a chunk."""
+        key = key.derive(self.direction)
+        count = self.samples_in_chunk
+        plain = uniforms(KeyedWords(key.derive("defensive")).take(chunk, count)) < self.defensive
+        samples, times, weights = self.law.draw(key, chunk)
+        tilted = ~plain[samples]
+        samples, times, weights = samples[tilted], times[tilted], self.scale * weights[tilted]
+        if self.direction == "remove":
+            others, other_times, other_weights = self.pair.participations(key, chunk)
+            kept = plain[others]
+            samples, times = np.append(samples, others[kept]), np.append(times, other_times[kept])
+            weights = np.append(weights, other_weights[kept])
+        return self.pair.scores_of(self.pair.moved_noise(key, chunk, samples, times, weights))
 
 
 def best_proposal(pair: Pair, direction: Direction, epsilon: float, memory: int = DEFAULT_MEMORY) -> Proposal:

@@ -46,6 +46,13 @@ def pair_of(mechanism: Mechanism, dtype: DTypeLike) -> Pair:
     raise unsupported(mechanism, "sampled")
 
 
+def tiltable(pair: Pair) -> Pair:
+    """Return the same pair in the form that has tilted proposals, where there is one."""
+    if isinstance(pair, BallsInBinsPair) and pair.strategy.bands <= pair.cycle:
+        return MinSepPair(pair.strategy, pair.noise_multiplier, pair.dtype, prob=1.0, min_sep=pair.cycle, warm=True)
+    return pair
+
+
 def unsupported(mechanism: Mechanism, how: str) -> ValueError:
     """Return the error for a mechanism that cannot be accounted for in this way."""
     parts = [repr(mechanism.strategy), repr(mechanism.scheme)]

@@ -1,7 +1,7 @@
 """What cutting batches adds to delta, in closed form.
 
-Give the adversary the other examples' batch sizes r. T is the set of rounds with r_i >= B, and the example is sampled in
-one of them with probability at most |T| p0 given r. docs/certified-sampling.md proves, for P and Q without truncation,
+Give the adversary the other examples' batch sizes r. T is the set of rounds with r_i >= B, and the example is sampled
+in one of them with probability at most |T| p0 given r. docs/certified-sampling.md proves, for P and Q untruncated,
 
     remove:  delta <= H_(eps + ln(1 - t p0))(P, Q) + p0 E|T| (1 + eta^t / (1 - t p0))
     add:     delta <= p0 E|T|                                       if e^-eps <= Pr[x = 0]
