@@ -8,11 +8,17 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from minsep.accounting import Calibration as Calibration
+    from minsep.accounting import Certificate as Certificate
     from minsep.accounting import Estimate as Estimate
     from minsep.accounting import PrivacyCurve as PrivacyCurve
+    from minsep.accounting import Verification as Verification
+    from minsep.accounting import calibrate as calibrate
+    from minsep.accounting import certify as certify
     from minsep.accounting import estimate_delta as estimate_delta
     from minsep.accounting import estimate_epsilon as estimate_epsilon
     from minsep.accounting import privacy_curve as privacy_curve
+    from minsep.accounting import verify as verify
     from minsep.mechanism import Mechanism as Mechanism
     from minsep.participation import BallsInBins as BallsInBins
     from minsep.participation import CyclicPoisson as CyclicPoisson
@@ -30,6 +36,8 @@ _ROOM_OF = {
     "BallsInBins": "participation",
     "BandedInverseToeplitz": "strategy",
     "BandedToeplitz": "strategy",
+    "Calibration": "accounting",
+    "Certificate": "accounting",
     "CyclicPoisson": "participation",
     "Dense": "strategy",
     "Estimate": "accounting",
@@ -39,11 +47,15 @@ _ROOM_OF = {
     "PrivacyCurve": "accounting",
     "Truncation": "participation",
     "Unamplified": "participation",
+    "Verification": "accounting",
+    "calibrate": "accounting",
+    "certify": "accounting",
     "estimate_delta": "accounting",
     "estimate_epsilon": "accounting",
     "load_state": "state",
     "privacy_curve": "accounting",
     "save_state": "state",
+    "verify": "accounting",
 }
 
 __all__ = [*sorted(_ROOM_OF), "__version__"]

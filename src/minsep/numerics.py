@@ -63,7 +63,7 @@ def polynomial(coefficients, z):  # type: ignore[no-untyped-def]  # pragma: no c
 
 @numba.njit(inline="always")
 def log_positive(x):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Logarithm of a positive normal number, else nan: x = 2^e m with m in [sqrt(1/2), sqrt(2)), log m = 2 atanh(s)."""
+    """Logarithm of a positive normal number: x = 2^e m, m in [sqrt(1/2), sqrt(2)), log m = 2 atanh(s)."""
     shifted = bits_of(x) + _FROM_ROOT_HALF
     mantissa = float_of((shifted & _MANTISSA) + _ROOT_HALF)
     exponent = float_of((shifted >> BITS_52) | INTEGER_PART) - (TWO_52 + 1023.0)

@@ -38,7 +38,7 @@ FloatArray = NDArray[np.float64]
 FORMAT = 1
 # Proven in docs/certified-sampling.md to be more than the rounding error of a log likelihood ratio.
 ROUNDING = 1e-6
-_PATIENCE = 12.0
+_PATIENCE = 6.0
 _TOLERANCE = 1e-6
 
 
@@ -271,7 +271,7 @@ class _Test:
 
     def prove(self, direction: Direction) -> DirectionProof:
         """Test one direction."""
-        pair, shift = self._reduced(direction)
+        pair, shift = reduced(self._mechanism, self._epsilon, self._level, direction)
         level = shift.level(self._level)
         common: dict[str, Any] = {
             "direction": direction,
@@ -304,23 +304,6 @@ class _Test:
         finite = max(wealth.log_wealth, -1e300)
         return DirectionProof(**common, passed=passed, reason=reason, samples=wealth.samples, log_wealth=finite)
 
-    def _reduced(self, direction: Direction) -> tuple[Pair, Shift]:
-        """Return the pair to sample from, and what truncation adds to it."""
-        mechanism = self._mechanism
-        if mechanism.truncation is None:
-            return tiltable(pair_of(mechanism, np.float64)), Shift(self._epsilon, 0.0)
-        scheme = _as_min_sep(mechanism)
-        if scheme is not None:
-            whole = Mechanism(mechanism.strategy, scheme, mechanism.noise_multiplier)
-            pair = pair_of(whole, np.float64)
-            shifts = closed_form(
-                scheme, mechanism.iterations, mechanism.truncation, direction, self._epsilon, pair.no_participation
-            )
-            best = max(shifts, key=lambda shift: shift.level(self._level), default=None)
-            if best is not None and best.level(self._level) > 0 and not pair.upper_bound:
-                return pair, best
-        return pair_of(mechanism, np.float64), Shift(self._epsilon, 0.0)
-
     def _bet(self, proposal: Proposal, epsilon: float, level: float, bound: float) -> Wealth:
         wealth = Wealth.start(level, bound)
         limit = self._max_samples or math.ceil(_PATIENCE * bound / level * self._target)
@@ -333,6 +316,26 @@ class _Test:
             if wealth.broken or wealth.log_wealth >= self._target:
                 break
         return wealth
+
+
+def reduced(mechanism: Mechanism, epsilon: float, level: float, direction: Direction) -> tuple[Pair, Shift]:
+    """Return the pair to sample from, and what truncation adds to its delta.
+
+    A truncation has a closed form that leaves the pair as it was; where that is not known, or leaves nothing of the
+    level, the pair is that of the paper's recursions given the others' batch sizes.
+    """
+    if mechanism.truncation is None:
+        return tiltable(pair_of(mechanism, np.float64)), Shift(epsilon, 0.0)
+    scheme = _as_min_sep(mechanism)
+    if scheme is not None:
+        whole = pair_of(Mechanism(mechanism.strategy, scheme, mechanism.noise_multiplier), np.float64)
+        shifts = closed_form(
+            scheme, mechanism.iterations, mechanism.truncation, direction, epsilon, whole.no_participation
+        )
+        best = max(shifts, key=lambda shift: shift.level(level), default=None)
+        if best is not None and best.level(level) > 0 and not whole.upper_bound:
+            return whole, best
+    return pair_of(mechanism, np.float64), Shift(epsilon, 0.0)
 
 
 def upward_values(

@@ -237,13 +237,14 @@ def draw_tuples(  # type: ignore[no-untyped-def]  # pragma: no cover
             u = uniforms[used]
             used += 1
             first = 0
+            target = u
             if state == 0:
                 # Wait in the empty state: the first iteration that somebody takes part in.
-                target = idle[i] + math.log(1.0 - u)
+                survival = idle[i] + math.log(1.0 - u)
                 low, high = i, n
                 while low < high:
                     middle = (low + high) // 2
-                    if idle[middle + 1] <= target:
+                    if idle[middle + 1] <= survival:
                         high = middle
                     else:
                         low = middle + 1
@@ -252,35 +253,35 @@ def draw_tuples(  # type: ignore[no-untyped-def]  # pragma: no cover
                     break
                 if used == uniforms.size:
                     return -1
-                u = uniforms[used]
+                target = -math.expm1(idle[i + 1] - idle[i]) * uniforms[used]
                 used += 1
                 first = 1
-            overlap = 0.0
-            for c in range(blocked[state]):
-                lag = lags[state, c]
-                if lag < bands:
-                    overlap += multiplicities[state, c] * gram[i, lag]
             free = copies - blocked[state]
             norm = gram[i, 0]
-            last = 0
-            while last + 1 < sizes.size and sizes[last + 1] <= free:
-                last += 1
-            total = 0.0
-            for stage in range(2):
-                running = 0.0
-                chosen = last
-                for move in range(first, last + 1):
-                    after = i + 1 + jumps[state, move]
-                    value = log_weights[free, move] + own * squares[move] * norm
+            overlap = -1.0
+            running = 0.0
+            chosen = first
+            # The moves' probabilities sum to 1 up to rounding, so the first that passes the target is the one drawn.
+            for move in range(first, sizes.size):
+                if sizes[move] > free:
+                    break
+                chosen = move
+                after = i + 1 + jumps[state, move]
+                value = log_weights[free, move]
+                if move > 0:
+                    if overlap < 0.0:
+                        overlap = 0.0
+                        for c in range(blocked[state]):
+                            lag = lags[state, c]
+                            if lag < bands:
+                                overlap += multiplicities[state, c] * gram[i, lag]
+                    value += own * squares[move] * norm
                     value += shared * (0.5 * (sums[move] * sums[move] - squares[move]) * norm + sums[move] * overlap)
-                    if after < n:
-                        value += table[after, targets[state, move]]
-                    running += math.exp(value - table[i, state])
-                    if stage == 1 and running > u * total:
-                        chosen = move
-                        break
-                if stage == 0:
-                    total = running
+                if after < n:
+                    value += table[after, targets[state, move]]
+                running += math.exp(value - table[i, state])
+                if running > target:
+                    break
             if sizes[chosen] > 0:
                 if found == times.size:
                     return -1

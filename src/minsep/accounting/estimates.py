@@ -13,21 +13,24 @@ from scipy.special import logsumexp
 from minsep import _validation as validate
 from minsep.accounting.exact import Event, ExactCurve, PldCurve, event_curve, exact_curve
 from minsep.accounting.moments import integrand_moments
-from minsep.accounting.pairs import DIRECTIONS, Direction, MinSepPair
-from minsep.accounting.proposals import EstimationProposal, PlainProposal
+from minsep.accounting.pairs import DIRECTIONS, Direction, MinSepPair, TruncatedPair
+from minsep.accounting.proposals import EstimationProposal, PlainProposal, TiltedProposal, affordable
 from minsep.accounting.support import pair_of, tiltable, unsupported
 from minsep.engine import run_chunks
 from minsep.mechanism import Mechanism
 from minsep.randomness import Key
 
 FloatArray = NDArray[np.float64]
+Drawn = PlainProposal | EstimationProposal | TiltedProposal
 Method = Literal["auto", "exact", "plain", "tilted"]
 
 _METHODS = ("auto", "exact", "plain", "tilted")
 _PILOT_SAMPLES = 2048
-_SCALES = (1.0, 1.25, 1.6, 2.0, 3.0)
+_SCALES = (1.0, 1.5, 2.0, 2.5, 3.0)
 _WEIGHTS = (1.0, 3.0, 9.0, 27.0)
-_MOST_GRIDS = 12
+_PAIR_SCALES = (1.0, 1.15, 1.4)
+_MOST_GRIDS = 40
+_FINE = 0.05
 _MOST_EPSILON = 1e4
 _GRID = 2049
 _COMPOSED_GRID = 257
@@ -105,12 +108,13 @@ def privacy_curve(
     if asked.ndim != 1 or asked.size == 0 or not (np.isfinite(asked) & (asked >= 0)).all():
         raise ValueError(f"epsilons is {epsilons!r}, but it must be finite numbers of at least 0.")
     increasing, places = np.unique(asked, return_inverse=True)
+    _check_work(samples, seed, workers)
     exact, event = _prepare(mechanism, method, compose_with)
     if exact is not None:
         nothing = np.zeros(asked.size)
         remove, add = (exact.delta(asked, direction) for direction in DIRECTIONS)
-        return PrivacyCurve(asked, remove, add, nothing, nothing, exact.method, 0)
-    work = _Sampling(mechanism, validate.integer(samples=samples, at_least=2), seed, method, event, workers, executor)
+        return PrivacyCurve(asked, remove, add, nothing, nothing, exact.method, 0, exact.upper_bound)
+    work = _Sampling(mechanism, samples, seed, method, event, workers, executor)
     (remove, remove_stderr), (add, add_stderr) = (work.deltas(increasing, direction) for direction in DIRECTIONS)
     return PrivacyCurve(
         asked,
@@ -120,7 +124,7 @@ def privacy_curve(
         add_stderr[places],
         work.method,
         work.samples,
-        work.pair.upper_bound,
+        work.upper_bound,
     )
 
 
@@ -197,13 +201,15 @@ def estimate_epsilon(
     (1.828, 'pld', 0.0)
     """
     delta = validate.real(delta=delta, above=0, at_most=1)
+    _check_work(samples, seed, workers)
     exact, event = _prepare(mechanism, method, compose_with)
     if exact is not None:
         remove, add = (exact.epsilon(delta, direction) for direction in DIRECTIONS)
-        return Estimate(max(remove, add), 0.0, "remove" if remove >= add else "add", exact.method, 0, remove, add)
-    work = _Sampling(mechanism, validate.integer(samples=samples, at_least=2), seed, method, event, workers, executor)
+        larger: Direction = "remove" if remove >= add else "add"
+        return Estimate(max(remove, add), 0.0, larger, exact.method, 0, remove, add, exact.upper_bound)
+    work = _Sampling(mechanism, samples, seed, method, event, workers, executor)
     (remove, remove_stderr), (add, add_stderr) = (work.epsilon(delta, direction) for direction in DIRECTIONS)
-    larger: Direction = "remove" if remove >= add else "add"
+    larger = "remove" if remove >= add else "add"
     return Estimate(
         max(remove, add),
         remove_stderr if larger == "remove" else add_stderr,
@@ -212,8 +218,15 @@ def estimate_epsilon(
         work.samples,
         remove,
         add,
-        work.pair.upper_bound,
+        work.upper_bound,
     )
+
+
+def _check_work(samples: int, seed: int, workers: int | None) -> None:
+    validate.integer(samples=samples, at_least=2)
+    validate.integer(seed=seed, at_least=0)
+    if workers is not None:
+        validate.integer(workers=workers, at_least=1)
 
 
 def _prepare(
@@ -226,7 +239,10 @@ def _prepare(
     if exact is None and method == "exact":
         raise unsupported(mechanism, "exact")
     if exact is not None and event is not None:
-        return PldCurve(exact.distribution().compose(event.distribution())), event
+        try:
+            return PldCurve(exact.distribution().compose(event.distribution()), upper_bound=exact.upper_bound), event
+        except ValueError as error:
+            raise ValueError(f"compose_with does not compose with this mechanism: {error}") from None
     return exact, event
 
 
@@ -246,6 +262,8 @@ class _Sampling:
         # Single precision moves a log ratio by about 1e-5: nothing beside the error of an estimate.
         self.pair = tiltable(pair_of(mechanism, np.float32))
         self.samples = samples
+        # Of a truncated mechanism the adversary sees more than there is to see.
+        self.upper_bound = self.pair.upper_bound or isinstance(self.pair, TruncatedPair)
         tilts = isinstance(self.pair, MinSepPair) and not self.pair.upper_bound
         if method == "tilted" and not tilts:
             raise unsupported(mechanism, "tilted")
@@ -287,15 +305,22 @@ class _Sampling:
             )
         if direction == "add" and self._event is None and self.pair.upper_bound:
             return self._free_from(), 0.0
+        if self._event is not None and self._event.infinite(direction) >= delta:
+            return math.inf, 0.0
         low, high = 0.0, self._guess(delta, direction)
         for _ in range(_MOST_GRIDS):
             grid = np.linspace(low, high, _GRID if self._event is None else _COMPOSED_GRID)
             deltas, stderrs = self.deltas(grid, direction)
             if deltas[0] <= delta and low == 0:
-                return 0.0, 0.0
+                fall = deltas[0] - deltas[1]
+                return 0.0, float(stderrs[0] * (grid[1] - grid[0]) / fall) if fall > 0 else 0.0
             if deltas[0] > delta >= deltas[-1]:
-                return _crossing(grid, deltas, stderrs, delta)
-            low, high = (0.0, low) if deltas[0] <= delta else (high, 2 * high)
+                place = int(np.argmax(deltas <= delta))
+                if self._event is None or high - low < _FINE * grid[place]:
+                    return _crossing(grid, deltas, stderrs, delta)
+                low, high = float(grid[place - 1]), float(grid[place])
+            else:
+                low, high = (0.0, low) if deltas[0] <= delta else (high, 2 * high)
         raise FloatingPointError(f"No epsilon was found for delta {delta:g}: the estimates do not settle.")
 
     def _free_from(self) -> float:
@@ -313,16 +338,18 @@ class _Sampling:
                 return high
             high *= 1.5
 
-    def _proposal(self, direction: Direction, epsilon: float) -> PlainProposal | EstimationProposal:
+    def _proposal(self, direction: Direction, epsilon: float) -> Drawn:
         """Return what to draw from: for tilted sampling the knobs that did best in a pilot of their own."""
         plain = PlainProposal(self.pair, direction)
         if self.method == "plain":
             return plain
         assert isinstance(self.pair, MinSepPair)
         sign = 1.0 if direction == "remove" else -1.0
-        candidates = [
+        candidates: list[EstimationProposal | TiltedProposal] = [
             EstimationProposal(self.pair, direction, sign * scale, weight) for scale in _SCALES for weight in _WEIGHTS
         ]
+        if affordable(self.pair, 2):
+            candidates += [TiltedProposal(self.pair, direction, 2, sign * scale) for scale in _PAIR_SCALES]
         work = partial(_pilot_chunk, candidates, epsilon, self._key.derive("pilot"))
         chunks = run_chunks(work, len(candidates), workers=self._workers, executor=self._executor)
         integrands, densities = (np.concatenate(parts, axis=-1) for parts in zip(*chunks, strict=True))
@@ -336,7 +363,7 @@ class _Sampling:
 
     def _moments(
         self,
-        proposal: PlainProposal | EstimationProposal,
+        proposal: Drawn,
         epsilons: FloatArray,
         samples: int,
         key: Key | None = None,
@@ -350,7 +377,7 @@ class _Sampling:
 
 
 def _pilot_chunk(
-    candidates: list[EstimationProposal], epsilon: float, key: Key, chunk: int
+    candidates: list[EstimationProposal | TiltedProposal], epsilon: float, key: Key, chunk: int
 ) -> tuple[FloatArray, FloatArray]:
     """Draw from one candidate; return the log integrand against Q, and the log densities of all candidates."""
     drawn = candidates[chunk]
@@ -364,13 +391,13 @@ def _pilot_chunk(
 
 
 @lru_cache(maxsize=8)
-def _shared(proposal: PlainProposal | EstimationProposal) -> PlainProposal | EstimationProposal:
+def _shared(proposal: Drawn) -> Drawn:
     """Return the first equal proposal: its tables are made once in every process."""
     return proposal
 
 
 def _chunk_moments(
-    proposal: PlainProposal | EstimationProposal,
+    proposal: Drawn,
     key: Key,
     epsilons: FloatArray,
     event: PldCurve | None,

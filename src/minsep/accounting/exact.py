@@ -28,13 +28,15 @@ FloatArray = NDArray[np.float64]
 Event = Any  # a dp_accounting DpEvent or PrivacyLossDistribution, which have no types
 
 _RELATION = NeighboringRelation.REPLACE_SPECIAL
-_MOST_EPSILON = 1e4
+_MOST_EPSILON = 1e7
 
 
 class ExactCurve(ABC):
     """delta as a function of epsilon, for both directions."""
 
     method: str
+    upper_bound: bool = False
+    """Whether the curve is that of a stronger adversary, or of a bound on the sensitivity."""
 
     @abstractmethod
     def delta(self, epsilon: ArrayLike, direction: Direction) -> FloatArray:
@@ -57,7 +59,10 @@ class ExactCurve(ABC):
             high *= 2
             if high > _MOST_EPSILON:
                 return math.inf
-        return float(optimize.brentq(excess, 0.0, high, xtol=1e-9))
+        found = float(optimize.brentq(excess, 0.0, high, xtol=1e-10, rtol=1e-12))
+        while excess(found) > 0:
+            found = math.nextafter(found * (1 + 1e-12), math.inf)
+        return found
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ class GaussianCurve(ExactCurve):
     """The Gaussian mechanism with this ratio of sensitivity to noise: Balle and Wang (2018), Theorem 8."""
 
     shift: float
+    upper_bound: bool = False
     method = "gaussian"
 
     def delta(self, epsilon: ArrayLike, direction: Direction) -> FloatArray:
@@ -85,12 +91,25 @@ class PldCurve(ExactCurve):
     """A curve from a privacy loss distribution of dp_accounting."""
 
     losses: pld.PrivacyLossDistribution
+    no_participation: float = 0.0
+    upper_bound: bool = False
     method = "pld"
 
     def delta(self, epsilon: ArrayLike, direction: Direction) -> FloatArray:
         """Return delta at each epsilon."""
-        table = self._remove if direction == "remove" else self._add
-        return table.delta(np.asarray(epsilon, dtype=np.float64))
+        epsilon = np.asarray(epsilon, dtype=np.float64)
+        deltas = self._table(direction).delta(epsilon)
+        if direction == "add" and self.no_participation > 0:
+            # P/Q is nowhere smaller than the probability of no participation.
+            deltas = np.where(np.exp(-epsilon) <= self.no_participation, 0.0, deltas)
+        return deltas
+
+    def infinite(self, direction: Direction) -> float:
+        """Return the probability of an infinite loss."""
+        return self._table(direction).infinite
+
+    def _table(self, direction: Direction) -> "_LossTable":
+        return self._remove if direction == "remove" else self._add
 
     def distribution(self) -> pld.PrivacyLossDistribution:
         """Return the privacy loss distribution."""
@@ -111,8 +130,9 @@ class _LossTable:
 
     def __init__(self, pmf: Any) -> None:
         dense = pmf.to_dense_pmf()
-        probabilities = np.asarray(dense._probs, dtype=np.float64)
-        self._infinite = float(dense._infinity_mass)
+        # Convolution by Fourier transform leaves values slightly below 0.
+        probabilities = np.maximum(np.asarray(dense._probs, dtype=np.float64), 0.0)
+        self.infinite = float(dense._infinity_mass)
         self._width = float(dense._discretization)
         self._first = int(dense._lower_loss)
         self._mass = np.append(np.cumsum(probabilities[::-1])[::-1], 0.0)
@@ -120,9 +140,10 @@ class _LossTable:
 
     def delta(self, epsilon: FloatArray) -> FloatArray:
         """Return infinite mass + sum over losses > epsilon of mass (1 - e^(epsilon - loss))."""
-        k = np.clip(np.floor(epsilon / self._width).astype(np.int64) + 1 - self._first, 0, self._mass.size - 1)
+        first = np.clip(np.floor(epsilon / self._width) + 1 - self._first, 0, self._mass.size - 1)
+        k = first.astype(np.int64)
         least = (k + self._first) * self._width
-        delta: FloatArray = self._infinite + self._mass[k] - np.exp(np.minimum(epsilon - least, 0.0)) * self._shrunk[k]
+        delta: FloatArray = self.infinite + self._mass[k] - np.exp(np.minimum(epsilon - least, 0.0)) * self._shrunk[k]
         return delta
 
 
@@ -144,10 +165,11 @@ def exact_curve(mechanism: Mechanism) -> ExactCurve | None:
     match scheme:
         case Unamplified() if truncation is None:
             sensitivity = strategy.sensitivity(scheme.min_sep, scheme.participations)
-            return GaussianCurve(sensitivity / sigma)
+            return GaussianCurve(sensitivity / sigma, not strategy.knows_sensitivity(scheme.min_sep))
         case Poisson() | MinSep(min_sep=1) if strategy.bands == 1:
             if truncation is None:
-                return PldCurve(_poisson(sigma, scheme.rate, mechanism.iterations))
+                never = (1 - scheme.rate) ** mechanism.iterations
+                return PldCurve(_poisson(sigma, scheme.rate, mechanism.iterations), never)
             if truncation.num_examples is not None:
                 return PldCurve(
                     _truncated(sigma, scheme.rate, mechanism.iterations, truncation, truncation.num_examples)
@@ -155,7 +177,8 @@ def exact_curve(mechanism: Mechanism) -> ExactCurve | None:
         case CyclicPoisson() if strategy.bands <= scheme.cycle:
             turns = -(-mechanism.iterations // scheme.cycle)
             if truncation is None:
-                return PldCurve(_poisson(sigma, scheme.sampling_prob, turns))
+                never = (1 - scheme.sampling_prob) ** turns
+                return PldCurve(_poisson(sigma, scheme.sampling_prob, turns), never, upper_bound=True)
             if truncation.num_examples is not None and scheme.parts == "equal":
                 # Parts have one of two sizes, and which is worse for privacy is not known beforehand.
                 smaller = max(truncation.num_examples // scheme.cycle, 1)
@@ -172,6 +195,7 @@ class _Largest(ExactCurve):
 
     curves: tuple[ExactCurve, ...]
     method = "pld"
+    upper_bound = True
 
     def delta(self, epsilon: ArrayLike, direction: Direction) -> FloatArray:
         deltas = [curve.delta(epsilon, direction) for curve in self.curves]
@@ -189,6 +213,10 @@ class _Largest(ExactCurve):
 def event_curve(event: Event) -> PldCurve:
     """Return the curve of another event: one of dp_accounting's events or privacy loss distributions."""
     if isinstance(event, pld.PrivacyLossDistribution):
+        if not (event._pmf_remove._pessimistic_estimate and event._pmf_add._pessimistic_estimate):
+            raise ValueError(
+                "compose_with is an optimistic privacy loss distribution, but it must be a pessimistic one."
+            )
         return PldCurve(event)
     if not isinstance(event, DpEvent):
         raise ValueError(f"compose_with is {event!r}, but it must be a DpEvent or a PrivacyLossDistribution.")

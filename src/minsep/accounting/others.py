@@ -18,20 +18,25 @@ def draw_batch_sizes(
     """
     seed = KeyedWords(key).take(chunk, 2)
     generator = np.random.Generator(np.random.Philox(key=seed))
-    sizes = np.zeros((count, iterations + min_sep - 1), dtype=np.int64)
+    back = min(min_sep - 1, iterations)  # who is barred for longer never comes back
+    sizes = np.zeros((count, iterations + back), dtype=np.int64)
+    available = np.full(count, examples, dtype=np.int64)
     if warm:
         each = prob / (1 + (min_sep - 1) * prob)
-        counts = generator.multinomial(examples, [*[each] * (min_sep - 1), 1 - (min_sep - 1) * each], size=count)
-        sizes[:, : min_sep - 1] = counts[:, :-1]
-    _pool(generator, sizes, examples, prob, min_sep)
-    return sizes[:, min_sep - 1 :]
+        chances = [*[each] * back, (min_sep - 1 - back) * each, 1 - (min_sep - 1) * each]
+        counts = generator.multinomial(examples, chances, size=count)
+        sizes[:, :back] = counts[:, :back]
+        available = counts[:, -1].astype(np.int64)
+    _pool(generator, sizes, available, prob, back)
+    return sizes[:, back:]
 
 
 @numba.njit(nogil=True, cache=True)
-def _pool(generator, sizes, examples, prob, min_sep):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _pool(generator, sizes, available, prob, back):  # type: ignore[no-untyped-def]  # pragma: no cover
     for run in range(sizes.shape[0]):
         row = sizes[run]
-        available = examples - row[: min_sep - 1].sum()
-        for i in range(min_sep - 1, row.size):
-            row[i] = generator.binomial(available, prob)
-            available += row[i - min_sep + 1] - row[i]
+        pool = available[run]
+        for i in range(back, row.size):
+            row[i] = generator.binomial(pool, prob)
+            # Those of b - 1 iterations ago are available again in the next one.
+            pool += row[i - back] - row[i]

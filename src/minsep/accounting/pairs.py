@@ -68,6 +68,8 @@ class Pair(ABC):
 
     def draw_log_ratios(self, direction: Direction, key: Key, chunk: int) -> FloatArray:
         """Return log P/Q of the samples of a chunk: from P for `remove`, from Q for `add`."""
+        if self.upper_bound and direction == "add":
+            raise ValueError("An upper bound on P/Q says nothing about `add`.")
         key = key.derive(direction)
         rows = self._noise(key, chunk)
         if direction == "remove":
@@ -148,8 +150,9 @@ class MinSepPair(Pair):
         miss = 1 - self.law.prob
         if not self.warm:
             return float(miss**n)
-        barred = miss ** np.maximum(n - np.arange(1.0, b), 0)
-        return float((miss**n + self.prob * barred.sum()) / (1 + (b - 1) * self.prob))
+        soon = min(b - 1, n)  # barred for longer than the run means never taking part
+        barred = float((miss ** (n - np.arange(1.0, soon + 1))).sum()) + (b - 1 - soon)
+        return float((miss**n + self.prob * barred) / (1 + (b - 1) * self.prob))
 
     def _log_ratios(self, rows: Rows) -> FloatArray:
         return self.log_means(self._filter.scores(rows), 1.0, 1.0)
@@ -187,7 +190,7 @@ class MinSepPair(Pair):
     def log_multiplicities(self) -> FloatArray:
         """Logarithms of Pr[Binomial(group, prob) = j] for j = 1, ..., group."""
         j = np.arange(1, self.group + 1)
-        log_ways = np.log([math.comb(self.group, k) for k in j])
+        log_ways = np.array([math.log(math.comb(self.group, int(k))) for k in j])
         return np.asarray(log_ways + j * math.log(self.prob) + _times_log_miss(self.group - j, self.prob))
 
 

@@ -227,12 +227,20 @@ class TiltedProposal(Proposal):
 
     def draw(self, key: Key, chunk: int) -> tuple[FloatArray, FloatArray]:
         """Return log R and log dP'/dQ of the samples of a chunk."""
+        scores = self.draw_scores(key, chunk)
+        log_ratio = self.pair.log_means(scores, 1.0, 1.0)
+        return log_ratio, self.log_density(scores, log_ratio)
+
+    def draw_scores(self, key: Key, chunk: int) -> Rows:
+        """Return the scores of the samples of a chunk."""
         key = key.derive(self.direction)
         samples, times, weights = self.law.draw(key, chunk)
-        scores = self.pair.scores_of(self.pair.moved_noise(key, chunk, samples, times, self.scale * weights))
-        log_ratio = self.pair.log_means(scores, 1.0, 1.0)
+        return self.pair.scores_of(self.pair.moved_noise(key, chunk, samples, times, self.scale * weights))
+
+    def log_density(self, scores: Rows, log_ratio: FloatArray) -> FloatArray:
+        """Return log dP'/dQ of samples, by their scores and log R."""
         log_mean = log_ratio if self.scale == 1.0 else self.pair.log_means(scores, self.scale, self.scale)
-        return log_ratio, self.copies * log_mean - self.log_constant
+        return self.copies * log_mean - self.log_constant
 
 
 @dataclass(frozen=True)
@@ -297,7 +305,7 @@ def best_proposal(pair: Pair, direction: Direction, epsilon: float, memory: int 
         return best
     least = 0.0
     for copies in range(1, _MOST_COPIES + 1):
-        if not _affordable(pair, copies, memory):
+        if not affordable(pair, copies, memory):
             break
         candidate = _best_scale(pair, direction, copies, epsilon)
         bound = candidate.log_bound(epsilon)
@@ -308,7 +316,8 @@ def best_proposal(pair: Pair, direction: Direction, epsilon: float, memory: int 
     return best
 
 
-def _affordable(pair: MinSepPair, copies: int, memory: int) -> bool:
+def affordable(pair: MinSepPair, copies: int, memory: int = DEFAULT_MEMORY) -> bool:
+    """Return whether the tables for so many copies fit into memory and patience."""
     n = pair.strategy.iterations
     states = count_states(copies, pair.min_sep, pair.group)
     moves = math.comb(copies + pair.group, copies)

@@ -45,7 +45,7 @@ def min_sep_log_ratios(rows: Rows, offsets: FloatArray, log_miss: float, min_sep
 
 @numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
 def _rescaled_min_sep(rows, offsets, log_miss, min_sep, warm):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """The recursion on f_i times a power of two for each sample; not finite where that could lose anything.
+    """The recursion on f_i times a factor for each sample; not finite where that could lose anything.
 
     f_(i+1) is at least miss^(b-1) f_(i+b). With f_(i+1) kept near 2^600, entries that round to 0 are below 2^-1074; by
     the time they are used f has lost a factor of at most e^300 < 2^433, and a gain of at most 600 makes up for less

@@ -52,6 +52,10 @@ class Strategy(Described):
         """
 
     @abstractmethod
+    def knows_sensitivity(self, min_sep: int) -> bool:
+        """Whether `sensitivity` at this separation is exact, and not an upper bound."""
+
+    @abstractmethod
     def dense(self) -> FloatArray:
         """Return C as a full matrix."""
 

@@ -95,6 +95,10 @@ class Dense(Strategy):
             return sensitivity.separate_columns(self.column_norms, min_sep, count)
         return sensitivity.upper_bound(self.matrix.T @ self.matrix, min_sep, count)
 
+    def knows_sensitivity(self, min_sep: int) -> bool:
+        """Whether `sensitivity` at this separation is exact: columns that do not overlap."""
+        return min_sep >= self.bands
+
     def dense(self) -> FloatArray:
         """Return C as a full matrix."""
         return self.matrix.copy()

@@ -69,12 +69,19 @@ class Toeplitz(Strategy):
         count = sensitivity.most_participations(self.iterations, min_sep, participations)
         if min_sep >= self.bands:
             return sensitivity.separate_columns(self.column_norms, min_sep, count)
-        # The least non-increasing coefficients that are nowhere smaller: another C of no smaller sensitivity.
-        envelope = np.maximum.accumulate(self.coefficients[::-1])[::-1]
-        if (envelope - self.coefficients).max() <= _ROUNDING:
-            return sensitivity.non_increasing_toeplitz(envelope, self.iterations, min_sep, count)
+        if self.knows_sensitivity(min_sep):
+            return sensitivity.non_increasing_toeplitz(self._envelope, self.iterations, min_sep, count)
         matrix = self.dense()
         return sensitivity.upper_bound(matrix.T @ matrix, min_sep, count)
+
+    def knows_sensitivity(self, min_sep: int) -> bool:
+        """Whether `sensitivity` at this separation is exact: no overlap, or coefficients that do not increase."""
+        return min_sep >= self.bands or bool((self._envelope - self.coefficients).max() <= _ROUNDING)
+
+    @cached_property
+    def _envelope(self) -> FloatArray:
+        """The least non-increasing coefficients that are nowhere smaller: another C of no smaller sensitivity."""
+        return np.maximum.accumulate(self.coefficients[::-1])[::-1]
 
     def dense(self) -> FloatArray:
         """Return C as a full matrix."""

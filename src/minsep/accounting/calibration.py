@@ -1,0 +1,222 @@
+"""The smallest noise multiplier with a certificate: the paper's estimate-verify-release without empty outputs.
+
+The ladder of noise multipliers is fixed beforehand, from estimates with randomness of their own. Its rungs are tested
+from the largest down, each with fresh randomness, until the first is rejected. Above them stands a mechanism with a
+deterministic proof, so there is always an answer. The whole is (epsilon, delta)-DP whatever the number of rungs,
+because a bad mechanism is chosen only if the first bad one that is tested passes.
+"""
+
+import math
+import secrets
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import partial
+
+from minsep import _validation as validate
+from minsep.accounting.certificates import Certificate, Progress, certify, reduced
+from minsep.accounting.estimates import estimate_delta
+from minsep.accounting.exact import exact_curve
+from minsep.accounting.proposals import DEFAULT_MEMORY
+from minsep.mechanism import Mechanism
+from minsep.participation import BallsInBins, CyclicPoisson, MinSep, Poisson, Scheme, Truncation, Unamplified
+from minsep.randomness import Key
+from minsep.strategy import Strategy
+
+_STEP = 1.005
+_RUNGS_ABOVE = 5
+_RUNGS_BELOW = 1
+_ESTIMATE_SAMPLES = 8_000
+_LEAST, _MOST = 1e-3, 1e6
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One step of the ladder: a noise multiplier, and whether it passed."""
+
+    noise_multiplier: float
+    passed: bool
+    samples: int
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The mechanism with the smallest certified noise multiplier, its certificate, and how it was found."""
+
+    mechanism: Mechanism
+    certificate: Certificate
+    epsilon: float
+    delta: float
+    """Of the whole procedure, the chance of a wrong certificate included."""
+    rungs: tuple[Rung, ...]
+
+
+Report = Callable[[float, Progress | None], None]
+"""Told the noise multiplier at hand, and how its test stands (None while the ladder is being placed)."""
+
+
+def calibrate(
+    strategy: Strategy,
+    scheme: Scheme,
+    epsilon: float,
+    delta: float,
+    truncation: Truncation | None = None,
+    *,
+    seed: int | None = None,
+    failure_probability: float | None = None,
+    memory: int = DEFAULT_MEMORY,
+    workers: int | None = None,
+    executor: Executor | None = None,
+    progress: Report | None = None,
+) -> Calibration:
+    """Find the smallest noise multiplier that is certified as (epsilon, delta)-DP.
+
+    Where an exact curve exists it gives the answer directly. Otherwise a ladder around the noise multiplier at which the
+    estimated delta is the target, with steps of 0.5 %, is tested from above. `progress` is told the noise multiplier at
+    hand and how its test stands.
+
+    >>> import minsep
+    >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
+    >>> best = calibrate(strategy, minsep.MinSep(rate=0.02, min_sep=10), epsilon=2.0, delta=1e-3, seed=0)
+    >>> best.certificate.passed
+    True
+    >>> round(best.mechanism.noise_multiplier, 2)
+    0.99
+    """
+    epsilon = validate.real(epsilon=epsilon, above=0)
+    delta = validate.real(delta=delta, above=0, at_most=1)
+    seed = secrets.randbits(128) if seed is None else validate.integer(seed=seed, at_least=0)
+    start = Mechanism(strategy, scheme, 1.0, truncation)
+    if exact_curve(start) is not None:
+        mechanism = _exactly(start, epsilon, delta)
+        certificate = certify(mechanism, epsilon, delta, seed=seed)
+        return Calibration(mechanism, certificate, epsilon, delta, (Rung(mechanism.noise_multiplier, True, 0),))
+    safe = _exactly(deterministic(start), epsilon, delta, tolerance=0.01)
+    ladder = _ladder(start, safe.noise_multiplier, epsilon, delta, seed, memory, workers, executor, progress)
+    rungs = [Rung(safe.noise_multiplier, True, 0)]
+    best: tuple[Mechanism, Certificate] | None = None
+    for place, noise_multiplier in enumerate(sorted(ladder, reverse=True)):
+        mechanism = start.with_noise_multiplier(noise_multiplier)
+        certificate = certify(
+            mechanism,
+            epsilon,
+            delta,
+            seed=_rung_seed(seed, place),
+            failure_probability=failure_probability,
+            memory=memory,
+            workers=workers,
+            executor=executor,
+            progress=None if progress is None else partial(progress, noise_multiplier),
+        )
+        rungs.append(Rung(noise_multiplier, certificate.passed, certificate.samples))
+        if not certificate.passed:
+            break
+        best = mechanism, certificate
+    if best is None:
+        best = safe, certify(safe, epsilon, delta, seed=seed)
+    return Calibration(*best, epsilon, delta, tuple(rungs))
+
+
+def deterministic(mechanism: Mechanism) -> Mechanism:
+    """Return a mechanism with the same strategy and batch sizes that an exact curve covers.
+
+    Cyclic Poisson sampling where the bands allow it, and else the Gaussian mechanism of a fixed order.
+    """
+    scheme = mechanism.scheme
+    if isinstance(scheme, MinSep | Poisson | BallsInBins) and mechanism.strategy.bands <= scheme.min_sep:
+        cyclic = CyclicPoisson(scheme.rate, scheme.min_sep, "equal" if mechanism.truncation else "random")
+        return replace(mechanism, scheme=cyclic)
+    if mechanism.truncation is None:
+        passes = -(-mechanism.iterations // scheme.min_sep)
+        return replace(mechanism, scheme=Unamplified(scheme.min_sep, passes))
+    raise ValueError(
+        f"scheme is {scheme!r} with {mechanism.strategy.bands} bands and a truncation, but no deterministic proof is "
+        "known for it: use min_sep of at least the number of bands, or no truncation."
+    )
+
+
+def _exactly(mechanism: Mechanism, epsilon: float, delta: float, tolerance: float = 1e-4) -> Mechanism:
+    """Return the mechanism with the smallest noise multiplier that its exact curve allows, within a tolerance above."""
+
+    def allowed(log_sigma: float) -> bool:
+        curve = exact_curve(mechanism.with_noise_multiplier(math.exp(log_sigma)))
+        assert curve is not None
+        return all(float(curve.delta(epsilon, direction)) <= delta for direction in ("remove", "add"))
+
+    low, high = -1.0, 1.0
+    while not allowed(high):
+        low, high = high, high + 1.0
+        if high > math.log(_MOST):
+            raise ValueError(
+                f"epsilon is {epsilon:g} at delta {delta:g}, but no noise multiplier up to {_MOST:g} gives it."
+            )
+    while allowed(low):
+        low, high = low - 1.0, low
+        if low < math.log(_LEAST):
+            break
+    while high - low > tolerance:
+        middle = (low + high) / 2
+        low, high = (low, middle) if allowed(middle) else (middle, high)
+    return mechanism.with_noise_multiplier(math.exp(high))
+
+
+def _ladder(
+    start: Mechanism,
+    highest: float,
+    epsilon: float,
+    delta: float,
+    seed: int,
+    memory: int,
+    workers: int | None,
+    executor: Executor | None,
+    progress: Report | None,
+) -> list[float]:
+    """Return noise multipliers around the one at which the estimated delta is the target, all below `highest`."""
+    whole = replace(start, truncation=None)
+    level = delta
+    if start.truncation is not None:
+        level = max(delta - _truncation_terms(start, epsilon), delta / 10)
+    estimation_seed = _rung_seed(seed, 10**6)
+
+    def log_excess(log_sigma: float) -> float:
+        sigma = math.exp(log_sigma)
+        if progress is not None:
+            progress(sigma, None)
+        found = estimate_delta(
+            whole.with_noise_multiplier(sigma),
+            epsilon,
+            _ESTIMATE_SAMPLES,
+            estimation_seed,
+            workers=workers,
+            executor=executor,
+        )
+        return math.log(max(found.value, 1e-300) / level)
+
+    high = math.log(highest)
+    low = high - 0.4
+    above = log_excess(high)
+    below = log_excess(low)
+    while below < 0 and low > math.log(_LEAST):
+        high, above, low = low, below, low - 0.4
+        below = log_excess(low)
+    for _ in range(5):
+        if high - low < 0.004:
+            break
+        # log delta is nearly linear in log sigma; stay clear of the ends, where one of them would never move.
+        share = below / (below - above) if above > -600 else 0.5
+        middle = low + (high - low) * min(max(share, 0.15), 0.85)
+        value = log_excess(middle)
+        low, below, high, above = (middle, value, high, above) if value > 0 else (low, below, middle, value)
+    center = math.exp(low + (high - low) * min(max(below / (below - above), 0.0), 1.0))
+    rungs = [center * _STEP**k for k in range(-_RUNGS_BELOW, _RUNGS_ABOVE)]
+    rungs += [center * factor for factor in (1.04, 1.1)]
+    return [sigma for sigma in rungs if sigma < highest] or [highest / _STEP]
+
+
+def _truncation_terms(mechanism: Mechanism, epsilon: float) -> float:
+    return max(reduced(mechanism, epsilon, 1.0, direction)[1].extra for direction in ("remove", "add"))
+
+
+def _rung_seed(seed: int, place: int) -> int:
+    """Return a seed for a rung, independent of the others."""
+    return int.from_bytes(Key.from_seed(seed).derive(f"rung {place}").secret[:16], "big")
