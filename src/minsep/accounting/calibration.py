@@ -12,9 +12,10 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from minsep import _validation as validate
-from minsep.accounting.certificates import Certificate, Progress, certify, reduced
+from minsep.accounting.certificates import Certificate, Progress, certify, prove_add, reduced
 from minsep.accounting.estimates import estimate_delta
 from minsep.accounting.exact import exact_curve
 from minsep.accounting.proposals import DEFAULT_MEMORY
@@ -24,8 +25,6 @@ from minsep.randomness import Key
 from minsep.strategy import Strategy
 
 _STEP = 1.005
-_RUNGS_ABOVE = 5
-_RUNGS_BELOW = 1
 _ESTIMATE_SAMPLES = 8_000
 _LEAST, _MOST = 1e-3, 1e6
 
@@ -71,9 +70,9 @@ def calibrate(
 ) -> Calibration:
     """Find the smallest noise multiplier that is certified as (epsilon, delta)-DP.
 
-    Where an exact curve exists it gives the answer directly. Otherwise a ladder around the noise multiplier at which the
-    estimated delta is the target, with steps of 0.5 %, is tested from above. `progress` is told the noise multiplier at
-    hand and how its test stands.
+    Where an exact curve exists it gives the answer directly. Otherwise a ladder around the noise multiplier at which
+    the estimated delta is the target, with steps of 0.5 %, is tested from above. `progress` is told the noise
+    multiplier at hand and how its test stands.
 
     >>> import minsep
     >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
@@ -93,25 +92,32 @@ def calibrate(
         return Calibration(mechanism, certificate, epsilon, delta, (Rung(mechanism.noise_multiplier, True, 0),))
     safe = _exactly(deterministic(start), epsilon, delta, tolerance=0.01)
     ladder = _ladder(start, safe.noise_multiplier, epsilon, delta, seed, memory, workers, executor, progress)
+    options: dict[str, Any] = {
+        "failure_probability": failure_probability,
+        "memory": memory,
+        "workers": workers,
+        "executor": executor,
+    }
+    # `add` is tested once, at the lowest rung: what passes there holds for all above it.
+    lowest = start.with_noise_multiplier(min(ladder))
+    reporting = None if progress is None else partial(progress, lowest.noise_multiplier)
+    add = prove_add(lowest, epsilon, delta, seed=_rung_seed(seed, len(ladder)), progress=reporting, **options)
     rungs = [Rung(safe.noise_multiplier, True, 0)]
     best: tuple[Mechanism, Certificate] | None = None
     for place, noise_multiplier in enumerate(sorted(ladder, reverse=True)):
-        mechanism = start.with_noise_multiplier(noise_multiplier)
         certificate = certify(
-            mechanism,
+            start.with_noise_multiplier(noise_multiplier),
             epsilon,
             delta,
             seed=_rung_seed(seed, place),
-            failure_probability=failure_probability,
-            memory=memory,
-            workers=workers,
-            executor=executor,
             progress=None if progress is None else partial(progress, noise_multiplier),
+            add_proof=add if add.passed else None,
+            **options,
         )
         rungs.append(Rung(noise_multiplier, certificate.passed, certificate.samples))
         if not certificate.passed:
             break
-        best = mechanism, certificate
+        best = start.with_noise_multiplier(noise_multiplier), certificate
     if best is None:
         best = safe, certify(safe, epsilon, delta, seed=seed)
     return Calibration(*best, epsilon, delta, tuple(rungs))
@@ -208,8 +214,7 @@ def _ladder(
         value = log_excess(middle)
         low, below, high, above = (middle, value, high, above) if value > 0 else (low, below, middle, value)
     center = math.exp(low + (high - low) * min(max(below / (below - above), 0.0), 1.0))
-    rungs = [center * _STEP**k for k in range(-_RUNGS_BELOW, _RUNGS_ABOVE)]
-    rungs += [center * factor for factor in (1.04, 1.1)]
+    rungs = [center * _STEP**k for k in (-1, 0, 1, 2, 3, 5, 8, 16)]
     return [sigma for sigma in rungs if sigma < highest] or [highest / _STEP]
 
 

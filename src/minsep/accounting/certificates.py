@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from minsep import _validation as validate
 from minsep.accounting.betting import Wealth
-from minsep.accounting.exact import exact_curve
+from minsep.accounting.exact import ExactCurve, exact_curve
 from minsep.accounting.pairs import DIRECTIONS, Direction, Pair
 from minsep.accounting.proposals import DEFAULT_MEMORY, Proposal, TiltedProposal, best_proposal
 from minsep.accounting.support import pair_of, tiltable
@@ -38,7 +38,8 @@ FloatArray = NDArray[np.float64]
 FORMAT = 1
 # Proven in docs/certified-sampling.md to be more than the rounding error of a log likelihood ratio.
 ROUNDING = 1e-6
-_PATIENCE = 6.0
+_PATIENCE, _MOST_PATIENCE = 6.0, 40.0
+_CHEAP_WORK = 1.2e9  # samples times iterations: under a minute
 _TOLERANCE = 1e-6
 
 
@@ -64,6 +65,9 @@ class DirectionProof:
     method: str
     passed: bool
     reason: str
+    noise_multiplier: float
+    """That of the mechanism, or a smaller one: more noise is never less private."""
+    seed: int
     epsilon: float
     level: float
     truncation_terms: float = 0.0
@@ -168,12 +172,14 @@ def certify(
     workers: int | None = None,
     executor: Executor | None = None,
     progress: Report | None = None,
+    add_proof: DirectionProof | None = None,
 ) -> Certificate:
     """Test whether a mechanism is (epsilon, delta)-DP, and return the certificate of the outcome.
 
     - Exact curves need no samples. Otherwise samples come from the tilted proposal of least bound, and a test by
       betting stops as soon as it is sure.
     - `failure_probability` (default: delta/100) is the chance that a mechanism passes that should not.
+    - `add_proof` is an earlier proof of `add` for the same mechanism with no more noise.
     - Without a seed the samples come from fresh system entropy, which is recorded. A rejected test may be continued
       (same seed, larger `max_samples`), never begun again with another seed.
 
@@ -204,15 +210,37 @@ def certify(
     }
     curve = exact_curve(mechanism)
     if curve is not None:
-        exact = [
-            _exact_proof(direction, curve.method, epsilon, delta, float(curve.delta(epsilon, direction)))
-            for direction in DIRECTIONS
-        ]
+        exact = [_exact_proof(mechanism, curve, direction, seed, epsilon, delta) for direction in DIRECTIONS]
         return Certificate(**common, failure_probability=0.0, level=delta, proofs=(exact[0], exact[1]))
     level = (delta - failure_probability) / (1 - failure_probability)
     test = _Test(mechanism, epsilon, level, failure_probability, seed, max_samples, memory, workers, executor, progress)
-    remove, add = (test.prove(direction) for direction in DIRECTIONS)
-    return Certificate(**common, failure_probability=failure_probability, level=level, proofs=(remove, add))
+    if add_proof is not None and add_proof.noise_multiplier > mechanism.noise_multiplier:
+        raise ValueError(
+            f"add_proof is of noise multiplier {add_proof.noise_multiplier:g}, but it must not be above that of the "
+            f"mechanism, {mechanism.noise_multiplier:g}."
+        )
+    proofs = test.prove("remove"), add_proof or test.prove("add")
+    return Certificate(**common, failure_probability=failure_probability, level=level, proofs=proofs)
+
+
+def prove_add(
+    mechanism: Mechanism,
+    epsilon: float,
+    delta: float,
+    *,
+    seed: int,
+    failure_probability: float | None = None,
+    memory: int = DEFAULT_MEMORY,
+    max_samples: int | None = None,
+    workers: int | None = None,
+    executor: Executor | None = None,
+    progress: Report | None = None,
+) -> DirectionProof:
+    """Test the direction `add` alone, for use with mechanisms of no less noise."""
+    failure = delta / 100 if failure_probability is None else failure_probability
+    level = (delta - failure) / (1 - failure)
+    test = _Test(mechanism, epsilon, level, failure, seed, max_samples, memory, workers, executor, progress)
+    return test.prove("add")
 
 
 def verify(certificate: Certificate, *, workers: int | None = None, executor: Executor | None = None) -> Verification:
@@ -227,16 +255,25 @@ def verify(certificate: Certificate, *, workers: int | None = None, executor: Ex
     """
     try:
         mechanism = Mechanism.from_description(certificate.mechanism)
+        options: dict[str, Any] = {
+            "failure_probability": certificate.failure_probability or None,
+            "max_samples": certificate.max_samples,
+            "memory": certificate.memory,
+            "workers": workers,
+            "executor": executor,
+        }
+        recorded = certificate.proofs[1]
+        add_proof = None
+        if recorded.noise_multiplier != mechanism.noise_multiplier or recorded.seed != certificate.seed:
+            quieter = mechanism.with_noise_multiplier(recorded.noise_multiplier)
+            add_proof = prove_add(quieter, certificate.epsilon, certificate.delta, seed=recorded.seed, **options)
         again = certify(
             mechanism,
             certificate.epsilon,
             certificate.delta,
             seed=certificate.seed,
-            failure_probability=certificate.failure_probability or None,
-            max_samples=certificate.max_samples,
-            memory=certificate.memory,
-            workers=workers,
-            executor=executor,
+            add_proof=add_proof,
+            **options,
         )
     except (KeyError, TypeError, ValueError) as error:
         return Verification(False, f"The certificate's mechanism or parameters are not valid: {error}")
@@ -265,6 +302,7 @@ class _Test:
         self._mechanism = mechanism
         self._epsilon, self._level = epsilon, level
         self._target = -math.log(failure_probability)
+        self._seed = seed
         self._key = Key.from_seed(seed).derive("certificate")
         self._max_samples, self._memory = max_samples, memory
         self._workers, self._executor, self._progress = workers, executor, progress
@@ -275,6 +313,8 @@ class _Test:
         level = shift.level(self._level)
         common: dict[str, Any] = {
             "direction": direction,
+            "noise_multiplier": self._mechanism.noise_multiplier,
+            "seed": self._seed,
             "epsilon": shift.epsilon,
             "level": level,
             "truncation_terms": shift.extra,
@@ -304,9 +344,14 @@ class _Test:
         finite = max(wealth.log_wealth, -1e300)
         return DirectionProof(**common, passed=passed, reason=reason, samples=wealth.samples, log_wealth=finite)
 
+    def _patience(self, least: float) -> int:
+        """Return after how many samples to give up: some times the least that can do, more where that is cheap."""
+        cheap = min(_MOST_PATIENCE * least, _CHEAP_WORK / self._mechanism.iterations)
+        return math.ceil(max(_PATIENCE * least, cheap))
+
     def _bet(self, proposal: Proposal, epsilon: float, level: float, bound: float) -> Wealth:
         wealth = Wealth.start(level, bound)
-        limit = self._max_samples or math.ceil(_PATIENCE * bound / level * self._target)
+        limit = self._max_samples or self._patience(bound / level * self._target)
         chunks = -(-limit // proposal.samples_in_chunk)
         work = partial(_chunk_values, proposal, epsilon, self._key, limit)
         for values in run_chunks(work, chunks, workers=self._workers, executor=self._executor):
@@ -380,10 +425,14 @@ def _as_min_sep(mechanism: Mechanism) -> MinSep | None:
     return None
 
 
-def _exact_proof(direction: Direction, method: str, epsilon: float, delta: float, found: float) -> DirectionProof:
+def _exact_proof(
+    mechanism: Mechanism, curve: ExactCurve, direction: Direction, seed: int, epsilon: float, delta: float
+) -> DirectionProof:
+    found = float(curve.delta(epsilon, direction))
     passed = found <= delta
     reason = "" if passed else f"delta is {found:.4g}"
-    return DirectionProof(direction, method, passed, reason, epsilon, delta, bound=found)
+    sigma = mechanism.noise_multiplier
+    return DirectionProof(direction, curve.method, passed, reason, sigma, seed, epsilon, delta, bound=found)
 
 
 def _difference(recorded: Any, found: Any, name: str = "") -> str:

@@ -5,6 +5,7 @@ import sys
 import typer
 
 from minsep.cli.batches import batches
+from minsep.cli.certify import calibrate, certify, delta, epsilon, verify
 from minsep.cli.strategy import strategy
 
 BAD_INPUT = 2
@@ -15,8 +16,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-app.command()(strategy)
-app.command()(batches)
+for command in (calibrate, certify, verify, delta, epsilon, strategy, batches):
+    app.command()(command)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ def batches(
     examples: Examples,
     batch_size: BatchSize,
     iterations: Iterations,
-    min_sep: MinSep = 1,
+    min_sep: MinSep = None,
     max_batch_size: MaxBatchSize = None,
     seed: Seed = None,
     output: Annotated[
@@ -30,7 +30,8 @@ def batches(
     from minsep import BandedToeplitz, Mechanism, MinSep, Truncation, _validation, save_state
 
     examples = _validation.integer(examples=examples, at_least=1)
-    scheme = MinSep(rate=batch_size / examples, min_sep=min_sep)
+    separation = 1 if min_sep is None else min_sep
+    scheme = MinSep(rate=batch_size / examples, min_sep=separation)
     truncation = None if max_batch_size is None else Truncation(batch_size=max_batch_size)
     identity = BandedToeplitz.identity(iterations=iterations)
     stream = Mechanism(identity, scheme, 1.0, truncation).batches(examples, seed=seed)
@@ -54,7 +55,7 @@ def batches(
         print_json(summary)
         return
     print_table(
-        f"b-min-sep batches, {examples:,} examples, separation {min_sep}",
+        f"b-min-sep batches, {examples:,} examples, separation {separation}",
         {
             "Batches": f"{iterations:,}",
             "Expected batch size": f"{summary['expected_batch_size']:,.1f}",
