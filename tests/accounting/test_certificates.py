@@ -48,7 +48,7 @@ def test_a_mechanism_that_is_not_private_is_refused():
         (lambda c: replace(c, delta=c.delta / 2), "level|failure"),
         (lambda c: replace(c, epsilon=1.5), "does not hold"),
         (lambda c: replace(c, seed=c.seed + 1), "does not hold"),
-        (lambda c: replace(c, mechanism={**c.mechanism, "noise_multiplier": 1.1}), "does not hold"),
+        (lambda c: replace(c, mechanism={**c.mechanism, "noise_multiplier": 1.1}), "not be above"),
         (lambda c: replace(c, mechanism={**c.mechanism, "scheme": {"kind": "magic"}}), "kind 'magic'"),
         (lambda c: replace(c, proofs=(replace(c.proofs[0], bound=c.proofs[0].bound / 2), c.proofs[1])), "bound is"),
         (lambda c: replace(c, proofs=(replace(c.proofs[0], samples=1), c.proofs[1])), "samples is 1"),

@@ -126,7 +126,7 @@ class Certificate:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the certificate to a file."""
-        Path(path).write_text(self.to_json() + "\\n")
+        Path(path).write_text(self.to_json() + "\n")
 
     @classmethod
     def from_json(cls, text: str) -> "Certificate":
@@ -327,7 +327,7 @@ class _Test:
             return DirectionProof(
                 **common, method="none", passed=False, reason="the upper bound on P/Q does not cover it"
             )
-        proposal = best_proposal(pair, direction, shift.epsilon, self._memory)
+        proposal = best_proposal(pair, direction, shift.epsilon, self._memory, enough=0.99 * level)
         bound = math.exp(_log_bound(proposal, shift.epsilon))
         common |= {
             "method": "tilted" if isinstance(proposal, TiltedProposal) else "plain",

@@ -123,19 +123,24 @@ class StateSpace:
 
         Each copy is available with one probability, and barred for each of 1, ..., b - 1 iterations with another.
         """
-        logs, jumps, places = [], [], []
+        log_ways, sizes, jumps, places = self._start_states
+        barred_log = math.log(barred) if barred > 0 else 0.0
+        return log_ways + (self.copies - sizes) * math.log(available) + sizes * barred_log, jumps, places
+
+    @cached_property
+    def _start_states(self) -> tuple[FloatArray, IntegerArray, IntegerArray, IntegerArray]:
+        log_ways, sizes, jumps, places = [], [], [], []
         for size in range(self.copies + 1):
             for state in combinations_with_replacement(range(self.min_sep - 1), size):
                 ways = math.factorial(self.copies) // math.factorial(self.copies - size)
                 for kind in set(state):
                     ways //= math.factorial(state.count(kind))
                 jump, place = self.settle(state)
-                logs.append(
-                    math.log(ways) + (self.copies - size) * math.log(available) + size * math.log(barred or 1.0)
-                )
+                log_ways.append(math.log(ways))
+                sizes.append(size)
                 jumps.append(jump)
                 places.append(place)
-        return np.array(logs), np.array(jumps), np.array(places)
+        return np.array(log_ways), np.array(sizes), np.array(jumps), np.array(places)
 
 
 @dataclass(frozen=True)

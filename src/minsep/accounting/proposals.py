@@ -10,7 +10,7 @@ whose mean under P' is delta. docs/certified-sampling.md has the proofs.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -127,9 +127,9 @@ class TupleLaw:
             room *= 2  # The words begin the same, so the tuples do.
         raise FloatingPointError("A tuple of participations could not be drawn: its table is not finite.")
 
-    @cached_property
+    @property
     def _space(self) -> StateSpace:
-        return StateSpace(self.copies, self.pair.min_sep, self.pair.group)
+        return _state_space(self.copies, self.pair.min_sep, self.pair.group)
 
     @cached_property
     def _arguments(self) -> tuple[Any, ...]:
@@ -295,10 +295,12 @@ class EstimationProposal:
         return self.pair.scores_of(self.pair.moved_noise(key, chunk, samples, times, weights))
 
 
-def best_proposal(pair: Pair, direction: Direction, epsilon: float, memory: int = DEFAULT_MEMORY) -> Proposal:
+def best_proposal(
+    pair: Pair, direction: Direction, epsilon: float, memory: int = DEFAULT_MEMORY, enough: float = 0.0
+) -> Proposal:
     """Return the proposal of least bound: tilted with the best (k, t) that fits into memory, or plain.
 
-    The choice depends on no sample, so it costs nothing in the guarantee.
+    A bound of `enough` ends the search. The choice depends on no sample, so it costs nothing in the guarantee.
     """
     best: Proposal = PlainProposal(pair, direction)
     if not isinstance(pair, MinSepPair) or pair.upper_bound:
@@ -313,6 +315,8 @@ def best_proposal(pair: Pair, direction: Direction, epsilon: float, memory: int 
             break
         if bound < least:
             best, least = candidate, bound
+        if math.exp(least) <= enough:
+            break
     return best
 
 
@@ -343,6 +347,12 @@ def _best_scale(pair: MinSepPair, direction: Direction, copies: int, epsilon: fl
 
 def _x_log_x(x: float) -> float:
     return x * math.log(x) if x > 0 else 0.0
+
+
+@lru_cache(maxsize=16)
+def _state_space(copies: int, min_sep: int, group: int) -> StateSpace:
+    """Return the states of so many copies, made once for all scales and noise multipliers."""
+    return StateSpace(copies, min_sep, group)
 
 
 _grams: dict[str, FloatArray] = {}
