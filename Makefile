@@ -8,6 +8,9 @@ SOURCES := src tests benchmarks
 plan: .venv/ready
 	@$(BIN)/minsep strategy --iterations 2000 --bands 16
 	@$(BIN)/minsep batches --examples 60000 --batch-size 512 --iterations 2000 --min-sep 16
+	@echo "Calibrating the noise for epsilon 4, delta 1e-5: about two minutes."
+	@$(BIN)/minsep calibrate --examples 60000 --batch-size 512 --iterations 2000 --bands 16 \
+		--epsilon 4 --delta 1e-5 --output certificate.json
 
 test: .venv/ready check
 	$(BIN)/pytest -q -n 2
@@ -26,6 +29,7 @@ format: .venv/ready
 
 benchmark: .venv/benchmarks
 	$(BIN)/python -m benchmarks.foundation
+	$(BIN)/python -m benchmarks.accounting
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -39,6 +39,7 @@ FORMAT = 1
 # Proven in docs/certified-sampling.md to be more than the rounding error of a log likelihood ratio.
 ROUNDING = 1e-6
 _PATIENCE, _MOST_PATIENCE = 6.0, 40.0
+_TRIFLING_WORK = 2e8  # samples times iterations: some seconds
 _CHEAP_WORK = 1.2e9  # samples times iterations: under a minute
 _TOLERANCE = 1e-6
 
@@ -346,7 +347,8 @@ class _Test:
 
     def _patience(self, least: float) -> int:
         """Return after how many samples to give up: some times the least that can do, more where that is cheap."""
-        cheap = min(_MOST_PATIENCE * least, _CHEAP_WORK / self._mechanism.iterations)
+        n = self._mechanism.iterations
+        cheap = min(max(_MOST_PATIENCE * least, _TRIFLING_WORK / n), _CHEAP_WORK / n)
         return math.ceil(max(_PATIENCE * least, cheap))
 
     def _bet(self, proposal: Proposal, epsilon: float, level: float, bound: float) -> Wealth:
