@@ -221,6 +221,19 @@ def test_a_curve_is_one_set_of_draws_in_any_order():
         assert_allclose([alone.value, alone.stderr], [curve.deltas[k], curve.stderrs[k]], rtol=1e-9)
 
 
+def test_a_wide_curve_agrees_with_single_estimates():
+    """Epsilons far apart share draws from several proposals, and each is as if it had been asked for alone."""
+    mech = mechanism(uneven(60, 3), minsep.MinSep(rate=0.05, min_sep=5), 1.0)
+    epsilons = [0.3, 1.5, 3.0, 5.0]
+    curve = minsep.privacy_curve(mech, epsilons, samples=30_000)
+    assert curve.method == "tilted"
+    for k, epsilon in enumerate(epsilons):
+        alone = minsep.estimate_delta(mech, epsilon, samples=30_000, seed=1)
+        error = math.hypot(alone.stderr, curve.stderrs[k])
+        assert abs(alone.value - curve.deltas[k]) <= DEVIATIONS * error
+        assert curve.stderrs[k] <= 0.1 * curve.deltas[k]
+
+
 @pytest.mark.parametrize("name", ["threads", "one thread", "pool", "processes"])
 def test_results_do_not_depend_on_who_works(name):
     mech = mechanism(uneven(3000, 3), minsep.MinSep(rate=0.01, min_sep=5), 0.9)

@@ -14,18 +14,20 @@ from minsep import _validation as validate
 from minsep.accounting.exact import Event, ExactCurve, PldCurve, event_curve, exact_curve
 from minsep.accounting.moments import integrand_moments
 from minsep.accounting.pairs import DIRECTIONS, Direction, MinSepPair, TruncatedPair
-from minsep.accounting.proposals import EstimationProposal, PlainProposal, TiltedProposal, affordable
+from minsep.accounting.proposals import EstimationProposal, MixedProposal, PlainProposal, TiltedProposal, affordable
 from minsep.accounting.support import pair_of, tiltable, unsupported
 from minsep.engine import run_chunks
 from minsep.mechanism import Mechanism
 from minsep.randomness import Key
 
 FloatArray = NDArray[np.float64]
-Drawn = PlainProposal | EstimationProposal | TiltedProposal
+Drawn = PlainProposal | EstimationProposal | TiltedProposal | MixedProposal
 Method = Literal["auto", "exact", "plain", "tilted"]
 
 _METHODS = ("auto", "exact", "plain", "tilted")
 _PILOT_SAMPLES = 2048
+_NEAR = 0.5
+_MOST_PARTS = 4
 _SCALES = (1.0, 1.5, 2.0, 2.5, 3.0)
 _WEIGHTS = (1.0, 3.0, 9.0, 27.0)
 _PAIR_SCALES = (1.0, 1.15, 1.4)
@@ -286,13 +288,18 @@ class _Sampling:
                 f"from epsilon {self._free_from():.4g} on, where e^-epsilon is at most the probability to never take "
                 "part."
             )
-        proposal = self._proposal(direction, float(epsilons[~free].max()))
-        moments = self._moments(proposal, epsilons, self.samples)
-        means = moments[0] / self.samples
-        variances = np.maximum(moments[1] / self.samples - means**2, 0.0)
+        proposal = self._proposal_for(direction, epsilons[~free])
+        samples = self.samples
+        if isinstance(proposal, MixedProposal):
+            # Whole rounds of the parts, so that each has its share.
+            size = proposal.samples_in_chunk * len(proposal.parts)
+            samples = -(-samples // size) * size
+        moments = self._moments(proposal, epsilons, samples)
+        means = moments[0] / samples
+        variances = np.maximum(moments[1] / samples - means**2, 0.0)
         # An estimate that saw no loss at all must not look certain; a plain one cannot see less than 1/samples.
         floor = 1 / self.samples if isinstance(proposal, PlainProposal) or not means.any() else 0.0
-        stderrs = np.sqrt(variances / self.samples + floor**2)
+        stderrs = np.sqrt(variances / samples + floor**2)
         means[free], stderrs[free] = 0.0, 0.0
         return means, stderrs
 
@@ -337,6 +344,16 @@ class _Sampling:
             if moments[0, 0] / few <= delta or high > _MOST_EPSILON:
                 return high
             high *= 1.5
+
+    def _proposal_for(self, direction: Direction, epsilons: FloatArray) -> Drawn:
+        """Return what to draw from for all these epsilons at once."""
+        low, high = float(epsilons.min()), float(epsilons.max())
+        if self.method == "plain" or high - low <= _NEAR:
+            return self._proposal(direction, high)
+        count = min(2 + round((high - low) / 2), _MOST_PARTS)
+        parts = [self._proposal(direction, epsilon) for epsilon in np.linspace(low, high, count)]
+        distinct = tuple(dict.fromkeys(part for part in parts if isinstance(part, EstimationProposal | TiltedProposal)))
+        return MixedProposal(distinct) if len(distinct) > 1 else parts[-1]
 
     def _proposal(self, direction: Direction, epsilon: float) -> Drawn:
         """Return what to draw from: for tilted sampling the knobs that did best in a pilot of their own."""

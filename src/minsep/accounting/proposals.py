@@ -295,6 +295,33 @@ class EstimationProposal:
         return self.pair.scores_of(self.pair.moved_noise(key, chunk, samples, times, weights))
 
 
+@dataclass(frozen=True)
+class MixedProposal:
+    """Several proposals in turn, chunk by chunk: for estimates at epsilons that are far apart.
+
+    The density is that of the mixture with equal shares, so the number of chunks must be a multiple of `len(parts)`.
+    """
+
+    parts: tuple[EstimationProposal | TiltedProposal, ...]
+
+    @property
+    def direction(self) -> Direction:
+        """Direction of all parts."""
+        return self.parts[0].direction
+
+    @property
+    def samples_in_chunk(self) -> int:
+        """Number of samples drawn together."""
+        return self.parts[0].samples_in_chunk
+
+    def draw(self, key: Key, chunk: int) -> tuple[FloatArray, FloatArray]:
+        """Return log R and log dP'/dQ of the samples of a chunk."""
+        scores = self.parts[chunk % len(self.parts)].draw_scores(key, chunk)
+        log_ratio = self.parts[0].pair.log_means(scores, 1.0, 1.0)
+        densities = [part.log_density(scores, log_ratio) for part in self.parts]
+        return log_ratio, logsumexp(densities, axis=0) - math.log(len(densities))
+
+
 def best_proposal(
     pair: Pair, direction: Direction, epsilon: float, memory: int = DEFAULT_MEMORY, enough: float = 0.0
 ) -> Proposal:
