@@ -87,9 +87,6 @@ class Dense(Strategy):
         >>> round(Dense([[4.0, 0.0], [3.0, 4.0]]).sensitivity(min_sep=1), 3)
         1.612
         """
-        min_sep = validate.integer(min_sep=min_sep, at_least=1)
-        if participations is not None:
-            participations = validate.integer(participations=participations, at_least=1)
         count = sensitivity.most_participations(self.iterations, min_sep, participations)
         if min_sep >= self.bands:
             return sensitivity.separate_columns(self.column_norms, min_sep, count)

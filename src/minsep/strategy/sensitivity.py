@@ -6,11 +6,16 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from minsep import _validation as validate
+
 FloatArray = NDArray[np.float64]
 
 
 def most_participations(iterations: int, min_sep: int, participations: int | None) -> int:
     """Return how many participations `min_sep` apart fit, at most `participations`."""
+    min_sep = validate.integer(min_sep=min_sep, at_least=1)
+    if participations is not None:
+        participations = validate.integer(participations=participations, at_least=1)
     fitting = -(-iterations // min_sep)
     return fitting if participations is None else min(fitting, participations)
 

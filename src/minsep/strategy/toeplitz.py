@@ -63,9 +63,6 @@ class Toeplitz(Strategy):
         >>> round(BandedToeplitz.optimal(iterations=64, bands=8).sensitivity(min_sep=8, participations=4), 12)
         2.0
         """
-        min_sep = validate.integer(min_sep=min_sep, at_least=1)
-        if participations is not None:
-            participations = validate.integer(participations=participations, at_least=1)
         count = sensitivity.most_participations(self.iterations, min_sep, participations)
         if min_sep >= self.bands:
             return sensitivity.separate_columns(self.column_norms, min_sep, count)
