@@ -32,7 +32,6 @@ _SCALES = (1.0, 1.5, 2.0, 2.5, 3.0)
 _WEIGHTS = (1.0, 3.0, 9.0, 27.0)
 _PAIR_SCALES = (1.0, 1.15, 1.4)
 _MOST_GRIDS = 40
-_FINE = 0.05
 _MOST_EPSILON = 1e4
 _GRID = 2049
 _COMPOSED_GRID = 257
@@ -315,17 +314,22 @@ class _Sampling:
         if self._event is not None and self._event.infinite(direction) >= delta:
             return math.inf, 0.0
         low, high = 0.0, self._guess(delta, direction)
+        coarse: tuple[float, float] | None = None
         for _ in range(_MOST_GRIDS):
             grid = np.linspace(low, high, _GRID if self._event is None else _COMPOSED_GRID)
             deltas, stderrs = self.deltas(grid, direction)
+            if coarse is not None:
+                # The finer grid has samples of its own; where they disagree about the bracket, the coarse one stands.
+                return _crossing(grid, deltas, stderrs, delta) if deltas[0] > delta >= deltas[-1] else coarse
             if deltas[0] <= delta and low == 0:
                 fall = deltas[0] - deltas[1]
                 return 0.0, float(stderrs[0] * (grid[1] - grid[0]) / fall) if fall > 0 else 0.0
             if deltas[0] > delta >= deltas[-1]:
+                coarse = _crossing(grid, deltas, stderrs, delta)
+                if self._event is None:
+                    return coarse
                 place = int(np.argmax(deltas <= delta))
-                if self._event is None or high - low < _FINE * grid[place]:
-                    return _crossing(grid, deltas, stderrs, delta)
-                low, high = float(grid[place - 1]), float(grid[place])
+                low, high = float(grid[max(place - 3, 0)]), float(grid[min(place + 2, grid.size - 1)])
             else:
                 low, high = (0.0, low) if deltas[0] <= delta else (high, 2 * high)
         raise FloatingPointError(f"No epsilon was found for delta {delta:g}: the estimates do not settle.")
