@@ -8,7 +8,7 @@ SOURCES := src tests benchmarks
 plan: .venv/ready
 	@$(BIN)/minsep strategy --iterations 2000 --bands 16
 	@$(BIN)/minsep batches --examples 60000 --batch-size 512 --iterations 2000 --min-sep 16
-	@echo "Calibrating the noise for epsilon 4, delta 1e-5: about two minutes."
+	@echo "Calibrating the noise for epsilon 4, delta 1e-5: about a minute."
 	@$(BIN)/minsep calibrate --examples 60000 --batch-size 512 --iterations 2000 --bands 16 \
 		--epsilon 4 --delta 1e-5 --output certificate.json
 
