@@ -60,8 +60,3 @@ class Wealth:
     def log_wealth(self) -> float:
         """Logarithm of the average wealth of all bets; minus infinity after a value that cannot be."""
         return -math.inf if self.broken else float(logsumexp(self.logs) - math.log(_BETS.size))
-
-
-def expected_samples(level: float, bound: float, mean: float, log_target: float) -> float:
-    """Return about how many samples a test needs when the values are mostly 0, or infinity when it cannot end."""
-    return bound / level * log_target / (1 - mean / level) if mean < level else math.inf

@@ -91,7 +91,7 @@ def calibrate(
         certificate = certify(mechanism, epsilon, delta, seed=seed)
         return Calibration(mechanism, certificate, epsilon, delta, (Rung(mechanism.noise_multiplier, True, 0),))
     safe = _exactly(deterministic(start), epsilon, delta, tolerance=0.01)
-    ladder = _ladder(start, safe.noise_multiplier, epsilon, delta, seed, memory, workers, executor, progress)
+    ladder = _ladder(start, safe.noise_multiplier, epsilon, delta, seed, workers, executor, progress)
     options: dict[str, Any] = {
         "failure_probability": failure_probability,
         "memory": memory,
@@ -172,7 +172,6 @@ def _ladder(
     epsilon: float,
     delta: float,
     seed: int,
-    memory: int,
     workers: int | None,
     executor: Executor | None,
     progress: Report | None,

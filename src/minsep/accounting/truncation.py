@@ -37,9 +37,6 @@ class Shift:
         return (delta - self.extra) / self.factor
 
 
-NO_SHIFT_FREE = Shift(0.0, 0.0, free=True)
-
-
 def closed_form(
     scheme: MinSep,
     iterations: int,
