@@ -61,6 +61,7 @@ def calibrate(
     delta: float,
     truncation: Truncation | None = None,
     *,
+    test: str = "betting",
     seed: int | None = None,
     failure_probability: float | None = None,
     memory: int = DEFAULT_MEMORY,
@@ -72,7 +73,7 @@ def calibrate(
 
     Where an exact curve exists it gives the answer directly. Otherwise a ladder around the noise multiplier at which
     the estimated delta is the target, with steps of 0.5 %, is tested from above. `progress` is told the noise
-    multiplier at hand and how its test stands.
+    multiplier at hand and how its test stands. `test="fixed"` uses the verifier of the b-min-sep paper.
 
     >>> import minsep
     >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
@@ -93,6 +94,7 @@ def calibrate(
     safe = _exactly(deterministic(start), epsilon, delta, tolerance=0.01)
     ladder = _ladder(start, safe.noise_multiplier, epsilon, delta, seed, workers, executor, progress)
     options: dict[str, Any] = {
+        "test": test,
         "failure_probability": failure_probability,
         "memory": memory,
         "workers": workers,

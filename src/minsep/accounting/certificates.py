@@ -9,7 +9,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from minsep import _validation as validate
 from minsep.accounting.betting import Wealth
 from minsep.accounting.exact import ExactCurve, exact_curve
+from minsep.accounting.fixed_sample import FixedSampleTest, fixed_sample_test
 from minsep.accounting.pairs import DIRECTIONS, Direction, Pair
-from minsep.accounting.proposals import DEFAULT_MEMORY, Proposal, TiltedProposal, best_proposal
+from minsep.accounting.proposals import DEFAULT_MEMORY, PlainProposal, Proposal, TiltedProposal, best_proposal
 from minsep.accounting.support import pair_of, tiltable
 from minsep.accounting.truncation import Shift, closed_form
 from minsep.engine import run_chunks
@@ -42,6 +43,7 @@ _PATIENCE, _MOST_PATIENCE = 6.0, 40.0
 _TRIFLING_WORK = 2e8  # samples times iterations: some seconds
 _CHEAP_WORK = 1.2e9  # samples times iterations: under a minute
 _TOLERANCE = 1e-6
+TESTS = ("betting", "fixed")
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class DirectionProof:
     bound: float = 0.0
     samples: int = 0
     log_wealth: float = 0.0
+    mean: float = 0.0
+    """Average of the values of a fixed number of samples."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ class Certificate:
     delta: float
     failure_probability: float
     level: float
+    test: str
     max_samples: int | None
     memory: int
     seed: int
@@ -166,6 +171,7 @@ def certify(
     epsilon: float,
     delta: float,
     *,
+    test: str = "betting",
     seed: int | None = None,
     failure_probability: float | None = None,
     max_samples: int | None = None,
@@ -180,6 +186,8 @@ def certify(
     - Exact curves need no samples. Otherwise samples come from the tilted proposal of least bound, and a test by
       betting stops as soon as it is sure.
     - `failure_probability` (default: delta/100) is the chance that a mechanism passes that should not.
+    - `test="fixed"` is the verifier of the b-min-sep paper, to the letter: a fixed number of plain samples (about
+      100/delta), an average of at most delta/2, and its recursions for a truncation.
     - `add_proof` is an earlier proof of `add` for the same mechanism with no more noise.
     - Without a seed the samples come from fresh system entropy, which is recorded. A rejected test may be continued
       (same seed, larger `max_samples`), never begun again with another seed.
@@ -192,18 +200,13 @@ def certify(
     """
     epsilon = validate.real(epsilon=epsilon, above=0)
     delta = validate.real(delta=delta, above=0, at_most=1)
-    if failure_probability is None:
-        failure_probability = delta / 100
-    failure_probability = validate.real(failure_probability=failure_probability, above=0)
-    if failure_probability >= delta:
-        raise ValueError(f"failure_probability is {failure_probability:g}, but it must be below delta = {delta:g}.")
-    if max_samples is not None:
-        max_samples = validate.integer(max_samples=max_samples, at_least=1)
+    plan = _test_plan(test, delta, failure_probability, max_samples)
     seed = secrets.randbits(128) if seed is None else validate.integer(seed=seed, at_least=0)
     common: dict[str, Any] = {
         "mechanism": mechanism.describe(),
         "epsilon": epsilon,
         "delta": delta,
+        "test": test,
         "max_samples": max_samples,
         "memory": memory,
         "seed": seed,
@@ -213,15 +216,14 @@ def certify(
     if curve is not None:
         exact = [_exact_proof(mechanism, curve, direction, seed, epsilon, delta) for direction in DIRECTIONS]
         return Certificate(**common, failure_probability=0.0, level=delta, proofs=(exact[0], exact[1]))
-    level = (delta - failure_probability) / (1 - failure_probability)
-    test = _Test(mechanism, epsilon, level, failure_probability, seed, max_samples, memory, workers, executor, progress)
+    tested = _Test(mechanism, epsilon, plan, seed, memory, workers, executor, progress)
     if add_proof is not None and add_proof.noise_multiplier > mechanism.noise_multiplier:
         raise ValueError(
             f"add_proof is of noise multiplier {add_proof.noise_multiplier:g}, but it must not be above that of the "
             f"mechanism, {mechanism.noise_multiplier:g}."
         )
-    proofs = test.prove("remove"), add_proof or test.prove("add")
-    return Certificate(**common, failure_probability=failure_probability, level=level, proofs=proofs)
+    proofs = tested.prove("remove"), add_proof or tested.prove("add")
+    return Certificate(**common, failure_probability=plan.failure_probability, level=plan.level, proofs=proofs)
 
 
 def prove_add(
@@ -230,18 +232,17 @@ def prove_add(
     delta: float,
     *,
     seed: int,
+    test: str = "betting",
     failure_probability: float | None = None,
-    memory: int = DEFAULT_MEMORY,
     max_samples: int | None = None,
+    memory: int = DEFAULT_MEMORY,
     workers: int | None = None,
     executor: Executor | None = None,
     progress: Report | None = None,
 ) -> DirectionProof:
     """Test the direction `add` alone, for use with mechanisms of no less noise."""
-    failure = delta / 100 if failure_probability is None else failure_probability
-    level = (delta - failure) / (1 - failure)
-    test = _Test(mechanism, epsilon, level, failure, seed, max_samples, memory, workers, executor, progress)
-    return test.prove("add")
+    plan = _test_plan(test, delta, failure_probability, max_samples)
+    return _Test(mechanism, epsilon, plan, seed, memory, workers, executor, progress).prove("add")
 
 
 def verify(certificate: Certificate, *, workers: int | None = None, executor: Executor | None = None) -> Verification:
@@ -257,7 +258,8 @@ def verify(certificate: Certificate, *, workers: int | None = None, executor: Ex
     try:
         mechanism = Mechanism.from_description(certificate.mechanism)
         options: dict[str, Any] = {
-            "failure_probability": certificate.failure_probability or None,
+            "test": certificate.test,
+            "failure_probability": (certificate.failure_probability or None) if certificate.test == "betting" else None,
             "max_samples": certificate.max_samples,
             "memory": certificate.memory,
             "workers": workers,
@@ -286,31 +288,61 @@ def verify(certificate: Certificate, *, workers: int | None = None, executor: Ex
     return Verification(True, certificate.statement)
 
 
+@dataclass(frozen=True)
+class BettingTest:
+    """A test that stops as soon as its wealth is 1/failure_probability."""
+
+    level: float
+    failure_probability: float
+    max_samples: int | None
+
+
+def _test_plan(
+    test: str, delta: float, failure_probability: float | None, max_samples: int | None
+) -> BettingTest | FixedSampleTest:
+    """Return what is tested, with which chance of error: all of it fixed before the first sample."""
+    validate.choice(TESTS, test=test)
+    if test == "fixed":
+        for name, value in (("failure_probability", failure_probability), ("max_samples", max_samples)):
+            if value is not None:
+                raise ValueError(f"{name} is {value!r}, but test='fixed' derives it from delta: leave it out.")
+        return fixed_sample_test(delta)
+    if failure_probability is None:
+        failure_probability = delta / 100
+    failure_probability = validate.real(failure_probability=failure_probability, above=0)
+    if failure_probability >= delta:
+        raise ValueError(f"failure_probability is {failure_probability:g}, but it must be below delta = {delta:g}.")
+    if max_samples is not None:
+        max_samples = validate.integer(max_samples=max_samples, at_least=1)
+    level = (delta - failure_probability) / (1 - failure_probability)
+    return BettingTest(level, failure_probability, max_samples)
+
+
 class _Test:
     def __init__(
         self,
         mechanism: Mechanism,
         epsilon: float,
-        level: float,
-        failure_probability: float,
+        plan: BettingTest | FixedSampleTest,
         seed: int,
-        max_samples: int | None,
         memory: int,
         workers: int | None,
         executor: Executor | None,
         progress: Report | None,
     ) -> None:
-        self._mechanism = mechanism
-        self._epsilon, self._level = epsilon, level
-        self._target = -math.log(failure_probability)
+        self._mechanism, self._epsilon, self._plan = mechanism, epsilon, plan
+        self._level, self._target = plan.level, -math.log(plan.failure_probability)
         self._seed = seed
         self._key = Key.from_seed(seed).derive("certificate")
-        self._max_samples, self._memory = max_samples, memory
+        self._memory = memory
         self._workers, self._executor, self._progress = workers, executor, progress
 
     def prove(self, direction: Direction) -> DirectionProof:
         """Test one direction."""
-        pair, shift = reduced(self._mechanism, self._epsilon, self._level, direction)
+        if isinstance(self._plan, FixedSampleTest):
+            pair, shift = pair_of(self._mechanism, np.float64), Shift(self._epsilon, 0.0)
+        else:
+            pair, shift = reduced(self._mechanism, self._epsilon, self._level, direction)
         level = shift.level(self._level)
         common: dict[str, Any] = {
             "direction": direction,
@@ -328,6 +360,8 @@ class _Test:
             return DirectionProof(
                 **common, method="none", passed=False, reason="the upper bound on P/Q does not cover it"
             )
+        if isinstance(self._plan, FixedSampleTest):
+            return self._average(PlainProposal(pair, direction), self._plan, common)
         proposal = best_proposal(pair, direction, shift.epsilon, self._memory, enough=0.99 * level)
         bound = math.exp(_log_bound(proposal, shift.epsilon))
         common |= {
@@ -339,7 +373,8 @@ class _Test:
         }
         if bound <= level:
             return DirectionProof(**common, passed=True, reason="")
-        wealth = self._bet(proposal, shift.epsilon, level, bound)
+        limit = self._plan.max_samples or self._patience(bound / level * self._target)
+        wealth = self._bet(proposal, shift.epsilon, level, bound, limit)
         passed = wealth.log_wealth >= self._target
         reason = "" if passed else wealth.broken or "the samples did not suffice"
         finite = max(wealth.log_wealth, -1e300)
@@ -351,18 +386,45 @@ class _Test:
         cheap = min(max(_MOST_PATIENCE * least, _TRIFLING_WORK / n), _CHEAP_WORK / n)
         return math.ceil(max(_PATIENCE * least, cheap))
 
-    def _bet(self, proposal: Proposal, epsilon: float, level: float, bound: float) -> Wealth:
+    def _bet(self, proposal: Proposal, epsilon: float, level: float, bound: float, limit: int) -> Wealth:
         wealth = Wealth.start(level, bound)
-        limit = self._max_samples or self._patience(bound / level * self._target)
-        chunks = -(-limit // proposal.samples_in_chunk)
-        work = partial(_chunk_values, proposal, epsilon, self._key, limit)
-        for values in run_chunks(work, chunks, workers=self._workers, executor=self._executor):
+        for values in self._values(proposal, epsilon, limit):
             wealth = wealth.after(values)
             if self._progress is not None:
                 self._progress(Progress(proposal.direction, wealth.samples, limit, wealth.log_wealth, self._target))
             if wealth.broken or wealth.log_wealth >= self._target:
                 break
         return wealth
+
+    def _average(self, proposal: Proposal, plan: FixedSampleTest, common: dict[str, Any]) -> DirectionProof:
+        """Draw all samples of the paper's verifier, and compare their average with its threshold."""
+        samples, total = 0, 0.0
+        for values in self._values(proposal, self._epsilon, plan.samples):
+            samples += values.size
+            total += float(np.minimum(values, 1.0).sum())
+            if self._progress is not None:
+                self._progress(Progress(proposal.direction, samples, plan.samples, 0.0, self._target))
+        mean = total / samples
+        # Not a number compares as false: it does not pass.
+        passed = mean <= plan.threshold
+        reason = "" if passed else f"the average is {mean:.4g}, above delta/2 = {plan.threshold:.4g}"
+        mean = mean if math.isfinite(mean) else 1.0
+        return DirectionProof(
+            **common,
+            method="plain",
+            passed=passed,
+            reason=reason,
+            copies=1,
+            scale=1.0,
+            bound=1.0,
+            samples=samples,
+            mean=mean,
+        )
+
+    def _values(self, proposal: Proposal, epsilon: float, limit: int) -> Iterator[FloatArray]:
+        chunks = -(-limit // proposal.samples_in_chunk)
+        work = partial(_chunk_values, proposal, epsilon, self._key, limit)
+        return run_chunks(work, chunks, workers=self._workers, executor=self._executor)
 
 
 def reduced(mechanism: Mechanism, epsilon: float, level: float, direction: Direction) -> tuple[Pair, Shift]:

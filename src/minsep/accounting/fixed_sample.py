@@ -1,0 +1,69 @@
+"""The verifier of the b-min-sep paper: a fixed number of plain samples, and a Chernoff bound.
+
+The average of s values in [0, 1] whose mean is at least `level` lies at or below `threshold` < `level` with probability
+at most exp(-s KL(threshold || level)): the Chernoff-Hoeffding bound, Fact 4.2 of Chua et al., "Balls-and-Bins Sampling
+for DP-SGD". As in the paper, the threshold is half of delta, and the number of samples the least that keeps the whole
+within delta.
+"""
+
+import math
+from dataclasses import dataclass
+
+from scipy.optimize import minimize_scalar
+
+from minsep import _validation as validate
+
+
+@dataclass(frozen=True)
+class FixedSampleTest:
+    """A test that accepts if the average of `samples` values is at most `threshold`.
+
+    A mechanism that is not (epsilon, level)-DP passes with probability at most `failure_probability`.
+    """
+
+    samples: int
+    threshold: float
+    level: float
+    failure_probability: float
+
+
+def fixed_sample_test(delta: float) -> FixedSampleTest:
+    """Return the test with threshold delta/2 and the fewest samples whose acceptance proves delta.
+
+    >>> test = fixed_sample_test(1e-5)
+    >>> test.threshold
+    5e-06
+    >>> test.level + test.failure_probability * (1 - test.level) <= 1e-5
+    True
+    >>> 10e6 < test.samples < 12e6
+    True
+    """
+    delta = validate.real(delta=delta, above=0, at_most=1)
+    threshold = delta / 2
+    enough = 1
+    while _overall(delta, threshold, enough)[0] > delta:
+        enough *= 2
+    too_few = enough // 2
+    while enough - too_few > 1:
+        middle = (enough + too_few) // 2
+        if _overall(delta, threshold, middle)[0] <= delta:
+            enough = middle
+        else:
+            too_few = middle
+    level = _overall(delta, threshold, enough)[1]
+    return FixedSampleTest(enough, threshold, level, _chance(threshold, level, enough))
+
+
+def _overall(delta: float, threshold: float, samples: int) -> tuple[float, float]:
+    """Return the smallest delta that a passed test proves, and the level that gives it."""
+
+    def whole(level: float) -> float:
+        return level + _chance(threshold, level, samples) * (1 - level)
+
+    found = minimize_scalar(whole, bounds=(threshold, delta), method="bounded", options={"xatol": 1e-6 * delta})
+    return float(found.fun), float(found.x)
+
+
+def _chance(threshold: float, level: float, samples: int) -> float:
+    gap = threshold * math.log(threshold / level) + (1 - threshold) * (math.log1p(-threshold) - math.log1p(-level))
+    return math.exp(-samples * gap)
