@@ -83,13 +83,18 @@ class Mechanism(Described):
         )
 
     def noise(
-        self, shape: int | tuple[int, ...], dtype: DTypeLike = np.float32, seed: int | None = None
+        self,
+        shape: int | tuple[int, ...],
+        dtype: DTypeLike = np.float32,
+        seed: int | None = None,
+        *,
+        columns: tuple[int, int] | None = None,
     ) -> NoiseStream:
         """Return a resumable stream of exactly `iterations` arrays: the rows of C^-1 Z.
 
         The entries of Z have standard deviation `noise_multiplier`: multiply a row by the clip norm, and nothing else,
         before adding it to a sum of clipped gradients. Seeds are as for `batches`; one seed gives independent batches
-        and noise.
+        and noise. Processes that share a seed and hold one part of `columns` (begin, end) each have the whole together.
 
         >>> import minsep
         >>> identity = minsep.BandedToeplitz.identity(iterations=1000)
@@ -103,6 +108,7 @@ class Mechanism(Described):
             shape,
             _dtype(dtype),
             Key.of(seed).derive(f"noise {self.fingerprint}"),
+            columns=columns,
             fingerprint=self.fingerprint,
         )
 

@@ -194,3 +194,29 @@ def test_a_foreign_state_is_refused():
         stream.load_state_dict(mech.batches(10).state_dict())
     with pytest.raises(ValueError, match="memory"):
         stream.load_state_dict(state | {"memory": np.zeros((1, 1))})
+
+
+@pytest.mark.parametrize("split", [1, 4_097, 65_536, 70_001])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_parts_of_the_columns_make_up_the_whole(split, dtype):
+    size = 140_003
+    strategy = minsep.BandedToeplitz.optimal(iterations=7, bands=3)
+    mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.1, min_sep=3), noise_multiplier=1.5)
+    parts = [mechanism.noise(size, dtype, seed=3, columns=columns) for columns in ((0, split), (split, size))]
+    for row, first, second in zip(mechanism.noise(size, dtype, seed=3), *parts, strict=True):
+        assert_allclose(np.concatenate([first, second]), row, rtol=0, atol=1e-6)
+
+
+def test_a_part_resumes_and_refuses_another_part():
+    strategy = minsep.BandedToeplitz.optimal(iterations=9, bands=3)
+    mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.1, min_sep=3), noise_multiplier=1.5)
+    stream = mechanism.noise(100, columns=(10, 30))
+    for _ in range(4):
+        next(stream)
+    resumed = mechanism.noise(100, columns=(10, 30))
+    resumed.load_state_dict(stream.state_dict())
+    assert_array_equal(np.stack(list(resumed)), np.stack(list(stream)))
+    with pytest.raises(ValueError, match="columns"):
+        mechanism.noise(100, columns=(0, 20)).load_state_dict(stream.state_dict())
+    with pytest.raises(ValueError, match="columns is"):
+        mechanism.noise(100, columns=(30, 101))

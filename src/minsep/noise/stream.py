@@ -26,6 +26,7 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
     - Memory is about `bands - 1` rows for a banded strategy, and as many that are handed out.
     - A row is the caller's own, to keep or to overwrite.
     - The same key gives the same Z, whatever the number of threads.
+    - With `columns` the stream holds that part of each row alone, and its values are those of the whole row.
 
     Streams come from `Mechanism.noise`.
     """
@@ -41,15 +42,20 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
         dtype: np.dtype[Any],
         key: Key,
         *,
+        columns: tuple[int, int] | None = None,
         fingerprint: str = "",
     ) -> None:
-        self.shape = _checked_shape(shape)
+        whole = _checked_shape(shape)
+        self.shape = whole if columns is None else (_checked_columns(columns, whole),)
+        self._columns = None if columns is None else (int(columns[0]), whole[0])
         _check_dtype(dtype, noise_multiplier)
         self.dtype = dtype
         self.iterations = strategy.iterations
         self._strategy = strategy
         self._noise_multiplier = noise_multiplier
-        self._identity = envelope("noise", fingerprint, shape=list(self.shape), dtype=dtype.name)
+        self._identity = envelope("noise", fingerprint, shape=list(whole), dtype=dtype.name)
+        if columns is not None:
+            self._identity["columns"] = [int(column) for column in columns]
         self._restart(key)
 
     @property
@@ -152,12 +158,22 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
 
     def _add_normals(self, rows: Rows, first: int) -> None:
         needed = rows[: self.iterations - first]
-        self._normals.add_to(needed, first, self._noise_multiplier)
+        self._normals.add_to(needed, first, self._noise_multiplier, self._columns)
 
 
 def _checked_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
     sides = shape if isinstance(shape, tuple | list) else (shape,)
     return tuple(validate.integer(shape=side, at_least=1) for side in sides)
+
+
+def _checked_columns(columns: tuple[int, int], shape: tuple[int, ...]) -> int:
+    begin, end = columns
+    if len(shape) != 1 or not 0 <= begin < end <= shape[0]:
+        raise ValueError(
+            f"columns is {columns!r}, but it must be (begin, end) with 0 <= begin < end <= the size of a row, and the "
+            f"shape {shape} one number."
+        )
+    return int(end - begin)
 
 
 def _check_dtype(dtype: np.dtype[Any], noise_multiplier: float) -> None:

@@ -5,7 +5,6 @@ normal variate lies beyond with probability 1e-17), and the angle 52 bits and tw
 """
 
 import math
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -76,23 +75,34 @@ class NormalRows:
         self._words = KeyedWords(key)
         self._threads = threads or available_cores()
 
-    def add_to(self, out: FloatArray, first: int, scale: float) -> None:
-        """Add `scale` times rows `first, first + 1, ...` to the rows of a C-contiguous array."""
+    def add_to(self, out: FloatArray, first: int, scale: float, columns: tuple[int, int] | None = None) -> None:
+        """Add `scale` times rows `first, first + 1, ...` to the rows of a C-contiguous array.
+
+        `columns` are (where the array's columns begin, the width of the whole rows) when it holds a part of them.
+        """
+        begin, width = (0, out.shape[1]) if columns is None else columns
+        end = begin + out.shape[1]
 
         def work(task: tuple[int, int]) -> None:
             row, start = task
-            part = out[row, start : start + _CHUNK]
-            words = self._words.take(first + row, part.size + part.size % 2, start)
-            add_normals(words, scale, part)
+            size = min(_CHUNK, width - start)
+            words = self._words.take(first + row, size + size % 2, start)
+            inside = slice(max(start, begin), min(start + size, end))
+            part = out[row, inside.start - begin : inside.stop - begin]
+            if part.size == size:
+                add_normals(words, scale, part)
+            else:
+                # The values of a chunk depend on its size, so one that reaches beyond the columns is made whole.
+                whole = np.zeros(size, dtype=out.dtype)
+                within = whole[inside.start - start : inside.stop - start]
+                within[:] = part
+                add_normals(words, scale, whole)
+                part[:] = within
 
-        tasks = self._tasks(*out.shape)
+        tasks = ((row, start) for row in range(out.shape[0]) for start in range(begin - begin % _CHUNK, end, _CHUNK))
         if out.size <= _CHUNK or self._threads == 1:
             for task in tasks:
                 work(task)
         else:
             with ThreadPoolExecutor(self._threads) as pool:
                 list(pool.map(work, tasks))
-
-    @staticmethod
-    def _tasks(rows: int, columns: int) -> Iterator[tuple[int, int]]:
-        return ((row, start) for row in range(rows) for start in range(0, columns, _CHUNK))
