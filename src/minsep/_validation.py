@@ -2,7 +2,7 @@
 
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -99,6 +99,24 @@ def refuse_entries(bad: NDArray[np.bool_], rule: str, **parameter: NDArray[np.fl
         where = tuple(int(i) for i in np.argwhere(bad)[0])
         index = ", ".join(map(str, where))
         raise ValueError(f"{name} has the value {array[where]:g} at [{index}], but {rule}.")
+
+
+def together(*checks: Callable[[], object]) -> None:
+    """Run all checks, and raise one error with the sentences of all that fail.
+
+    >>> together(lambda: integer(bands=0, at_least=1), lambda: real(delta=2, above=0, at_most=1))
+    Traceback (most recent call last):
+    ValueError: bands is 0, but it must be an integer of at least 1.
+    delta is 2, but it must be a finite number above 0 and at most 1.
+    """
+    sentences = []
+    for check in checks:
+        try:
+            check()
+        except ValueError as error:
+            sentences.append(str(error))
+    if sentences:
+        raise ValueError("\n".join(sentences))
 
 
 def _bounds(*limits: tuple[float | None, str]) -> str:

@@ -9,7 +9,7 @@ from scipy import stats
 
 import minsep
 from minsep.accounting.betting import Wealth
-from minsep.accounting.certificates import _Test, upward_values
+from minsep.accounting.certificates import BettingTest, _Test, upward_values
 from minsep.accounting.truncation import closed_form, participation_rates
 from minsep.randomness import Key
 from tests.oracles.participation import participation_law
@@ -131,6 +131,8 @@ SMALL = [
     (minsep.MinSep(rate=0.3, min_sep=2, start="cold"), 2),
     (minsep.BallsInBins(epoch=2), 2),
     (minsep.MinSep(rate=0.4, min_sep=1), 1),
+    (minsep.Poisson(rate=0.4), 1),
+    (minsep.CyclicPoisson(rate=0.3, cycle=2), 2),
 ]
 
 
@@ -146,10 +148,10 @@ def test_soundness(scheme, bands, direction, tests):
     level = 0.99 * true
     accepted = 0
     for seed in range(tests):
-        test = _Test(mech, epsilon, level, q, seed, 4000, 1 << 30, 1, None, None)
+        test = _Test(mech, epsilon, BettingTest(level, q, q, 4000), seed, 1 << 30, 1, None, None)
         accepted += test.prove(direction).passed
     assert stats.binomtest(accepted, tests, q, alternative="greater").pvalue > FALSE_ALARM
-    generous = _Test(mech, epsilon, 1.5 * true, q, 0, 100_000, 1 << 30, 1, None, None)
+    generous = _Test(mech, epsilon, BettingTest(1.5 * true, q, q, 100_000), 0, 1 << 30, 1, None, None)
     assert generous.prove(direction).passed
 
 

@@ -15,7 +15,7 @@ def test_bound_covers_the_exact_tail_and_samples_are_the_fewest(delta: float) ->
     tail = stats.binom.cdf(int(test.threshold * test.samples), test.samples, test.level)
     assert tail <= test.failure_probability
     assert test.level + test.failure_probability * (1 - test.level) <= delta
-    assert test.samples == 1 or _overall(delta, test.threshold, test.samples - 1)[0] > delta
+    assert test.samples == 1 or _overall(delta, test.threshold, test.samples - 1, 1)[0] > delta
 
 
 def test_bound_is_no_looser_than_a_chernoff_bound_must_be() -> None:

@@ -9,6 +9,7 @@ from scipy import optimize, stats
 from scipy.special import logsumexp
 
 import minsep
+from minsep.accounting.certificates import _log_bound, upward_values
 from minsep.accounting.pairs import MinSepPair
 from minsep.accounting.proposals import PlainProposal, TiltedProposal, best_proposal
 from minsep.randomness import Key
@@ -138,6 +139,26 @@ def test_the_bound_holds_and_is_nearly_reached(n, bands, min_sep, prob, warm, co
         start = scale * uneven(n, bands).dense().sum(axis=1) * generator.uniform(0.2, 1.5)
         found = optimize.minimize(lambda y: -log_x(y), start, method="Nelder-Mead", options={"maxiter": 400})
         assert -found.fun <= bound + 1e-9
+
+
+@pytest.mark.parametrize("draws", [100_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_values_as_the_test_takes_them_never_exceed_the_bound(direction, draws):
+    """The upward values of the proposals that certificates use, all cases together."""
+    drawn = 0
+    for case in itertools.cycle(CASES):
+        n, bands, min_sep, prob, warm, copies, group = case
+        pair = pair_of(n, bands, min_sep, prob, warm, group)
+        for epsilon in (0.2, 1.0):
+            proposal = TiltedProposal(pair, direction, copies, 1.2 if direction == "remove" else -0.7)
+            bound = math.exp(_log_bound(proposal, epsilon))
+            for chunk in range(max(draws // (3 * len(CASES) * proposal.samples_in_chunk), 1)):
+                ratio, density = proposal.draw(Key.from_seed(drawn), chunk)
+                values = upward_values(direction, copies, ratio, density, epsilon)
+                assert values.max() <= bound
+                drawn += values.size
+        if drawn >= draws:
+            return
 
 
 @pytest.mark.parametrize("direction", ["remove", "add"])

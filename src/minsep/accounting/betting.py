@@ -57,6 +57,11 @@ class Wealth:
         return Wealth(self.level, self.bound, logs, self.samples + values.size, problem)
 
     @property
+    def cost_of_choice(self) -> float:
+        """What not knowing the best bet beforehand takes from the logarithm of the wealth, at most."""
+        return math.log(_BETS.size)
+
+    @property
     def log_wealth(self) -> float:
         """Logarithm of the average wealth of all bets; minus infinity after a value that cannot be."""
         return -math.inf if self.broken else float(logsumexp(self.logs) - math.log(_BETS.size))

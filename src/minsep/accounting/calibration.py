@@ -1,32 +1,37 @@
 """The smallest noise multiplier with a certificate: the paper's estimate-verify-release without empty outputs.
 
-The ladder of noise multipliers is fixed beforehand, from estimates with randomness of their own. Its rungs are tested
-from the largest down, each with fresh randomness, until the first is rejected. Above them stands a mechanism with a
-deterministic proof, so there is always an answer. The whole is (epsilon, delta)-DP whatever the number of rungs,
-because a bad mechanism is chosen only if the first bad one that is tested passes.
+The ladder of noise multipliers is fixed beforehand, from estimates with randomness of their own. Testing begins at a
+rung that should pass, and goes down from one that does and up from one that does not. Above them stands a mechanism
+with a deterministic proof, so there is always an answer. All tests together share the chance of an error, so the whole
+is (epsilon, delta)-DP.
 """
 
 import math
 import secrets
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 from minsep import _validation as validate
-from minsep.accounting.certificates import Certificate, Progress, certify, prove_add, reduced
-from minsep.accounting.estimates import estimate_delta
+from minsep.accounting.certificates import Certificate, Progress, certify, prove_add
 from minsep.accounting.exact import exact_curve
 from minsep.accounting.proposals import DEFAULT_MEMORY
+from minsep.accounting.search import estimated_noise_multiplier
 from minsep.mechanism import Mechanism
 from minsep.participation import BallsInBins, CyclicPoisson, MinSep, Poisson, Scheme, Truncation, Unamplified
 from minsep.randomness import Key
 from minsep.strategy import Strategy
 
 _STEP = 1.005
+_RUNGS = (0, 1, 2, 3, 5, 8, 16)
+_FIRST_RUNG = 2
 _ESTIMATE_SAMPLES = 8_000
 _LEAST, _MOST = 1e-3, 1e6
+_GUESS = 0.8  # of the noise that the deterministic proof needs
 
 
 @dataclass(frozen=True)
@@ -72,8 +77,8 @@ def calibrate(
     """Find the smallest noise multiplier that is certified as (epsilon, delta)-DP.
 
     Where an exact curve exists it gives the answer directly. Otherwise a ladder around the noise multiplier at which
-    the estimated delta is the target, with steps of 0.5 %, is tested from above. `progress` is told the noise
-    multiplier at hand and how its test stands. `test="fixed"` uses the verifier of the b-min-sep paper.
+    the estimated delta is the target, with steps of 0.5 %, is tested. `progress` is told the noise multiplier at hand
+    and how its test stands. `test="fixed"` uses the verifier of the b-min-sep paper.
 
     >>> import minsep
     >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
@@ -88,41 +93,63 @@ def calibrate(
     seed = secrets.randbits(128) if seed is None else validate.integer(seed=seed, at_least=0)
     start = Mechanism(strategy, scheme, 1.0, truncation)
     if exact_curve(start) is not None:
-        mechanism = _exactly(start, epsilon, delta)
+        mechanism = exact_noise_multiplier(start, epsilon, delta)
         certificate = certify(mechanism, epsilon, delta, seed=seed)
         return Calibration(mechanism, certificate, epsilon, delta, (Rung(mechanism.noise_multiplier, True, 0),))
-    safe = _exactly(deterministic(start), epsilon, delta, tolerance=0.01)
-    ladder = _ladder(start, safe.noise_multiplier, epsilon, delta, seed, workers, executor, progress)
+    safe = exact_noise_multiplier(deterministic(start), epsilon, delta, tolerance=0.01)
+    highest = safe.noise_multiplier
+    center = estimated_noise_multiplier(
+        start,
+        epsilon,
+        delta,
+        _GUESS * highest,
+        _ESTIMATE_SAMPLES,
+        _rung_seed(seed, 10**6),
+        workers=workers,
+        executor=executor,
+        report=None if progress is None else lambda sigma: progress(sigma, None),
+    )
+    rungs_in_reach = (center * _STEP**steps for steps in _RUNGS)
+    ladder = [sigma for sigma in rungs_in_reach if sigma < highest] or [highest / _STEP]
     options: dict[str, Any] = {
         "test": test,
+        "attempts": len(ladder) + 1,
         "failure_probability": failure_probability,
         "memory": memory,
         "workers": workers,
         "executor": executor,
     }
     # `add` is tested once, at the lowest rung: what passes there holds for all above it.
-    lowest = start.with_noise_multiplier(min(ladder))
+    lowest = start.with_noise_multiplier(ladder[0])
     reporting = None if progress is None else partial(progress, lowest.noise_multiplier)
     add = prove_add(lowest, epsilon, delta, seed=_rung_seed(seed, len(ladder)), progress=reporting, **options)
     rungs = [Rung(safe.noise_multiplier, True, 0)]
-    best: tuple[Mechanism, Certificate] | None = None
-    for place, noise_multiplier in enumerate(sorted(ladder, reverse=True)):
+
+    def test_rung(place: int) -> Certificate:
         certificate = certify(
-            start.with_noise_multiplier(noise_multiplier),
+            start.with_noise_multiplier(ladder[place]),
             epsilon,
             delta,
             seed=_rung_seed(seed, place),
-            progress=None if progress is None else partial(progress, noise_multiplier),
+            progress=None if progress is None else partial(progress, ladder[place]),
             add_proof=add if add.passed else None,
             **options,
         )
-        rungs.append(Rung(noise_multiplier, certificate.passed, certificate.samples))
-        if not certificate.passed:
-            break
-        best = start.with_noise_multiplier(noise_multiplier), certificate
-    if best is None:
-        best = safe, certify(safe, epsilon, delta, seed=seed)
-    return Calibration(*best, epsilon, delta, tuple(rungs))
+        rungs.append(Rung(ladder[place], certificate.passed, certificate.samples))
+        return certificate
+
+    first = min(_FIRST_RUNG, len(ladder) - 1)
+    best = test_rung(first)
+    if best.passed:
+        lower = takewhile(lambda certificate: certificate.passed, map(test_rung, reversed(range(first))))
+        best = next(iter(deque(lower, maxlen=1)), best)
+    else:
+        higher = (certificate for certificate in map(test_rung, range(first + 1, len(ladder))) if certificate.passed)
+        best = next(higher, best)
+    if not best.passed:
+        return Calibration(safe, certify(safe, epsilon, delta, seed=seed), epsilon, delta, tuple(rungs))
+    mechanism = start.with_noise_multiplier(best.mechanism["noise_multiplier"])
+    return Calibration(mechanism, best, epsilon, delta, tuple(rungs))
 
 
 def deterministic(mechanism: Mechanism) -> Mechanism:
@@ -143,7 +170,7 @@ def deterministic(mechanism: Mechanism) -> Mechanism:
     )
 
 
-def _exactly(mechanism: Mechanism, epsilon: float, delta: float, tolerance: float = 1e-4) -> Mechanism:
+def exact_noise_multiplier(mechanism: Mechanism, epsilon: float, delta: float, tolerance: float = 1e-4) -> Mechanism:
     """Return the mechanism with the smallest noise multiplier that its exact curve allows, within a tolerance above."""
 
     def allowed(log_sigma: float) -> bool:
@@ -166,61 +193,6 @@ def _exactly(mechanism: Mechanism, epsilon: float, delta: float, tolerance: floa
         middle = (low + high) / 2
         low, high = (low, middle) if allowed(middle) else (middle, high)
     return mechanism.with_noise_multiplier(math.exp(high))
-
-
-def _ladder(
-    start: Mechanism,
-    highest: float,
-    epsilon: float,
-    delta: float,
-    seed: int,
-    workers: int | None,
-    executor: Executor | None,
-    progress: Report | None,
-) -> list[float]:
-    """Return noise multipliers around the one at which the estimated delta is the target, all below `highest`."""
-    whole = replace(start, truncation=None)
-    level = delta
-    if start.truncation is not None:
-        level = max(delta - _truncation_terms(start, epsilon), delta / 10)
-    estimation_seed = _rung_seed(seed, 10**6)
-
-    def log_excess(log_sigma: float) -> float:
-        sigma = math.exp(log_sigma)
-        if progress is not None:
-            progress(sigma, None)
-        found = estimate_delta(
-            whole.with_noise_multiplier(sigma),
-            epsilon,
-            _ESTIMATE_SAMPLES,
-            estimation_seed,
-            workers=workers,
-            executor=executor,
-        )
-        return math.log(max(found.value, 1e-300) / level)
-
-    high = math.log(highest)
-    low = high - 0.4
-    above = log_excess(high)
-    below = log_excess(low)
-    while below < 0 and low > math.log(_LEAST):
-        high, above, low = low, below, low - 0.4
-        below = log_excess(low)
-    for _ in range(5):
-        if high - low < 0.004:
-            break
-        # log delta is nearly linear in log sigma; stay clear of the ends, where one of them would never move.
-        share = below / (below - above) if above > -600 else 0.5
-        middle = low + (high - low) * min(max(share, 0.15), 0.85)
-        value = log_excess(middle)
-        low, below, high, above = (middle, value, high, above) if value > 0 else (low, below, middle, value)
-    center = math.exp(low + (high - low) * min(max(below / (below - above), 0.0), 1.0))
-    rungs = [center * _STEP**k for k in (-1, 0, 1, 2, 3, 5, 8, 16)]
-    return [sigma for sigma in rungs if sigma < highest] or [highest / _STEP]
-
-
-def _truncation_terms(mechanism: Mechanism, epsilon: float) -> float:
-    return max(reduced(mechanism, epsilon, 1.0, direction)[1].extra for direction in ("remove", "add"))
 
 
 def _rung_seed(seed: int, place: int) -> int:

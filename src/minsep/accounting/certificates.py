@@ -42,6 +42,7 @@ ROUNDING = 1e-6
 _PATIENCE, _MOST_PATIENCE = 6.0, 40.0
 _TRIFLING_WORK = 2e8  # samples times iterations: some seconds
 _CHEAP_WORK = 1.2e9  # samples times iterations: under a minute
+_FAIR_SHARE, _HOPE = 0.2, 0.6
 _TOLERANCE = 1e-6
 TESTS = ("betting", "fixed")
 
@@ -94,6 +95,7 @@ class Certificate:
     failure_probability: float
     level: float
     test: str
+    attempts: int
     max_samples: int | None
     memory: int
     seed: int
@@ -172,6 +174,7 @@ def certify(
     delta: float,
     *,
     test: str = "betting",
+    attempts: int = 1,
     seed: int | None = None,
     failure_probability: float | None = None,
     max_samples: int | None = None,
@@ -186,11 +189,13 @@ def certify(
     - Exact curves need no samples. Otherwise samples come from the tilted proposal of least bound, and a test by
       betting stops as soon as it is sure.
     - `failure_probability` (default: delta/100) is the chance that a mechanism passes that should not.
+    - `attempts` is how many mechanisms are tested at most, of which one that passes is run: they share the chance.
     - `test="fixed"` is the verifier of the b-min-sep paper, to the letter: a fixed number of plain samples (about
       100/delta), an average of at most delta/2, and its recursions for a truncation.
     - `add_proof` is an earlier proof of `add` for the same mechanism with no more noise.
     - Without a seed the samples come from fresh system entropy, which is recorded. A rejected test may be continued
-      (same seed, larger `max_samples`), never begun again with another seed.
+      (same seed, larger `max_samples`), never begun again with another seed. Without `max_samples` a test ends as
+      well when its wealth grows too slowly to get anywhere.
 
     >>> import minsep
     >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
@@ -200,13 +205,14 @@ def certify(
     """
     epsilon = validate.real(epsilon=epsilon, above=0)
     delta = validate.real(delta=delta, above=0, at_most=1)
-    plan = _test_plan(test, delta, failure_probability, max_samples)
+    plan = _test_plan(test, delta, attempts, failure_probability, max_samples)
     seed = secrets.randbits(128) if seed is None else validate.integer(seed=seed, at_least=0)
     common: dict[str, Any] = {
         "mechanism": mechanism.describe(),
         "epsilon": epsilon,
         "delta": delta,
         "test": test,
+        "attempts": attempts,
         "max_samples": max_samples,
         "memory": memory,
         "seed": seed,
@@ -233,6 +239,7 @@ def prove_add(
     *,
     seed: int,
     test: str = "betting",
+    attempts: int = 1,
     failure_probability: float | None = None,
     max_samples: int | None = None,
     memory: int = DEFAULT_MEMORY,
@@ -241,7 +248,7 @@ def prove_add(
     progress: Report | None = None,
 ) -> DirectionProof:
     """Test the direction `add` alone, for use with mechanisms of no less noise."""
-    plan = _test_plan(test, delta, failure_probability, max_samples)
+    plan = _test_plan(test, delta, attempts, failure_probability, max_samples)
     return _Test(mechanism, epsilon, plan, seed, memory, workers, executor, progress).prove("add")
 
 
@@ -259,6 +266,7 @@ def verify(certificate: Certificate, *, workers: int | None = None, executor: Ex
         mechanism = Mechanism.from_description(certificate.mechanism)
         options: dict[str, Any] = {
             "test": certificate.test,
+            "attempts": certificate.attempts,
             "failure_probability": (certificate.failure_probability or None) if certificate.test == "betting" else None,
             "max_samples": certificate.max_samples,
             "memory": certificate.memory,
@@ -290,23 +298,25 @@ def verify(certificate: Certificate, *, workers: int | None = None, executor: Ex
 
 @dataclass(frozen=True)
 class BettingTest:
-    """A test that stops as soon as its wealth is 1/failure_probability."""
+    """A test that stops as soon as its wealth is 1/chance."""
 
     level: float
+    chance: float
     failure_probability: float
     max_samples: int | None
 
 
 def _test_plan(
-    test: str, delta: float, failure_probability: float | None, max_samples: int | None
+    test: str, delta: float, attempts: int, failure_probability: float | None, max_samples: int | None
 ) -> BettingTest | FixedSampleTest:
     """Return what is tested, with which chance of error: all of it fixed before the first sample."""
     validate.choice(TESTS, test=test)
+    attempts = validate.integer(attempts=attempts, at_least=1)
     if test == "fixed":
         for name, value in (("failure_probability", failure_probability), ("max_samples", max_samples)):
             if value is not None:
                 raise ValueError(f"{name} is {value!r}, but test='fixed' derives it from delta: leave it out.")
-        return fixed_sample_test(delta)
+        return fixed_sample_test(delta, attempts)
     if failure_probability is None:
         failure_probability = delta / 100
     failure_probability = validate.real(failure_probability=failure_probability, above=0)
@@ -315,7 +325,7 @@ def _test_plan(
     if max_samples is not None:
         max_samples = validate.integer(max_samples=max_samples, at_least=1)
     level = (delta - failure_probability) / (1 - failure_probability)
-    return BettingTest(level, failure_probability, max_samples)
+    return BettingTest(level, failure_probability / attempts, failure_probability, max_samples)
 
 
 class _Test:
@@ -331,7 +341,7 @@ class _Test:
         progress: Report | None,
     ) -> None:
         self._mechanism, self._epsilon, self._plan = mechanism, epsilon, plan
-        self._level, self._target = plan.level, -math.log(plan.failure_probability)
+        self._level, self._target = plan.level, -math.log(plan.chance)
         self._seed = seed
         self._key = Key.from_seed(seed).derive("certificate")
         self._memory = memory
@@ -376,7 +386,7 @@ class _Test:
         limit = self._plan.max_samples or self._patience(bound / level * self._target)
         wealth = self._bet(proposal, shift.epsilon, level, bound, limit)
         passed = wealth.log_wealth >= self._target
-        reason = "" if passed else wealth.broken or "the samples did not suffice"
+        reason = "" if passed else wealth.broken or f"{wealth.samples:,} samples did not suffice"
         finite = max(wealth.log_wealth, -1e300)
         return DirectionProof(**common, passed=passed, reason=reason, samples=wealth.samples, log_wealth=finite)
 
@@ -388,13 +398,19 @@ class _Test:
 
     def _bet(self, proposal: Proposal, epsilon: float, level: float, bound: float, limit: int) -> Wealth:
         wealth = Wealth.start(level, bound)
+        patient = isinstance(self._plan, BettingTest) and self._plan.max_samples is not None
         for values in self._values(proposal, epsilon, limit):
             wealth = wealth.after(values)
             if self._progress is not None:
                 self._progress(Progress(proposal.direction, wealth.samples, limit, wealth.log_wealth, self._target))
-            if wealth.broken or wealth.log_wealth >= self._target:
+            if wealth.broken or wealth.log_wealth >= self._target or (not patient and self._hopeless(wealth, limit)):
                 break
         return wealth
+
+    def _hopeless(self, wealth: Wealth, limit: int) -> bool:
+        """Whether the wealth grows so slowly that it will hardly reach the target."""
+        growth = (wealth.log_wealth + wealth.cost_of_choice) / wealth.samples
+        return wealth.samples > _FAIR_SHARE * limit and growth * limit < _HOPE * self._target
 
     def _average(self, proposal: Proposal, plan: FixedSampleTest, common: dict[str, Any]) -> DirectionProof:
         """Draw all samples of the paper's verifier, and compare their average with its threshold."""

@@ -26,6 +26,7 @@ Method = Literal["auto", "exact", "plain", "tilted"]
 
 _METHODS = ("auto", "exact", "plain", "tilted")
 _PILOT_SAMPLES = 2048
+_PILOT_ROWS = 64  # of two samples each, from every candidate
 _NEAR = 0.5
 _MOST_PARTS = 4
 _SCALES = (1.0, 1.5, 2.0, 2.5, 3.0)
@@ -115,7 +116,7 @@ def privacy_curve(
         nothing = np.zeros(asked.size)
         remove, add = (exact.delta(asked, direction) for direction in DIRECTIONS)
         return PrivacyCurve(asked, remove, add, nothing, nothing, exact.method, 0, exact.upper_bound)
-    work = _Sampling(mechanism, samples, seed, method, event, workers, executor)
+    work = Sampling(mechanism, samples, seed, method, event, workers, executor)
     (remove, remove_stderr), (add, add_stderr) = (work.deltas(increasing, direction) for direction in DIRECTIONS)
     return PrivacyCurve(
         asked,
@@ -208,7 +209,7 @@ def estimate_epsilon(
         remove, add = (exact.epsilon(delta, direction) for direction in DIRECTIONS)
         larger: Direction = "remove" if remove >= add else "add"
         return Estimate(max(remove, add), 0.0, larger, exact.method, 0, remove, add, exact.upper_bound)
-    work = _Sampling(mechanism, samples, seed, method, event, workers, executor)
+    work = Sampling(mechanism, samples, seed, method, event, workers, executor)
     (remove, remove_stderr), (add, add_stderr) = (work.epsilon(delta, direction) for direction in DIRECTIONS)
     larger = "remove" if remove >= add else "add"
     return Estimate(
@@ -247,7 +248,7 @@ def _prepare(
     return exact, event
 
 
-class _Sampling:
+class Sampling:
     """Monte Carlo estimates of one mechanism, from samples that are drawn again for each question."""
 
     def __init__(
@@ -402,7 +403,7 @@ def _pilot_chunk(
 ) -> tuple[FloatArray, FloatArray]:
     """Draw from one candidate; return the log integrand against Q, and the log densities of all candidates."""
     drawn = candidates[chunk]
-    scores = drawn.draw_scores(key, chunk)
+    scores = drawn.draw_scores(key, chunk)[:_PILOT_ROWS]
     log_ratio = drawn.pair.log_means(scores, 1.0, 1.0)
     densities = np.stack([candidate.log_density(scores, log_ratio) for candidate in candidates])
     losses = log_ratio if drawn.direction == "remove" else -log_ratio

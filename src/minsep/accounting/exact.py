@@ -21,6 +21,8 @@ from scipy import optimize
 from scipy.special import log_ndtr, ndtr
 
 from minsep.accounting.pairs import Direction
+from minsep.accounting.squared_norms import squared_norm_law
+from minsep.attribution import MultiAttributionMinSep
 from minsep.mechanism import Mechanism
 from minsep.participation import CyclicPoisson, MinSep, Poisson, Truncation, Unamplified
 
@@ -84,6 +86,31 @@ class GaussianCurve(ExactCurve):
     def distribution(self) -> pld.PrivacyLossDistribution:
         """Return the privacy loss distribution."""
         return pld.from_gaussian_mechanism(1 / self.shift, neighboring_relation=_RELATION)
+
+
+@dataclass(frozen=True)
+class GaussianMixtureCurve(ExactCurve):
+    """A Gaussian mechanism whose shift is random but known to the adversary: the mean of the curves of its shifts."""
+
+    shifts: FloatArray
+    probabilities: FloatArray
+    upper_bound: bool = True
+    method = "gaussian"
+
+    def delta(self, epsilon: ArrayLike, direction: Direction) -> FloatArray:
+        """Return delta at each epsilon; the two directions are the same."""
+        epsilon = np.asarray(epsilon, dtype=np.float64)
+        total = np.zeros(epsilon.shape)
+        for shift, probability in zip(self.shifts, self.probabilities, strict=True):
+            if shift == 0:
+                total = total + probability * np.maximum(-np.expm1(epsilon), 0.0)
+            elif probability > 0:
+                total = total + probability * GaussianCurve(float(shift)).delta(epsilon, direction)
+        return total
+
+    def distribution(self) -> pld.PrivacyLossDistribution:
+        """Refuse: dp_accounting has no such distribution."""
+        raise ValueError("A scheme with public coins does not compose with other events: compose its parts by hand.")
 
 
 @dataclass(frozen=True)
@@ -166,6 +193,8 @@ def exact_curve(mechanism: Mechanism) -> ExactCurve | None:
         case Unamplified() if truncation is None:
             sensitivity = strategy.sensitivity(scheme.min_sep, scheme.participations)
             return GaussianCurve(sensitivity / sigma, not strategy.knows_sensitivity(scheme.min_sep))
+        case MultiAttributionMinSep() if truncation is None:
+            return _user_level(mechanism, scheme)
         case Poisson() | MinSep(min_sep=1) if strategy.bands == 1:
             if truncation is None:
                 never = (1 - scheme.rate) ** mechanism.iterations
@@ -186,6 +215,27 @@ def exact_curve(mechanism: Mechanism) -> ExactCurve | None:
                 return _Largest(
                     tuple(PldCurve(_truncated(sigma, scheme.sampling_prob, turns, truncation, part)) for part in parts)
                 )
+    return None
+
+
+def _user_level(mechanism: Mechanism, scheme: MultiAttributionMinSep) -> ExactCurve | None:
+    """Return the curve of a user with several examples: for independent noise and coins, or for public coins."""
+    strategy, sigma, n = mechanism.strategy, mechanism.noise_multiplier, mechanism.iterations
+    bound, prob = scheme.user_bound, scheme.sampling_prob
+    if scheme.coins == "public":
+        if scheme.block == "sampled" and strategy.bands <= scheme.min_sep:
+            squares, probabilities = squared_norm_law(prob, bound, scheme.min_sep, n)
+            return GaussianMixtureCurve(np.sqrt(squares) * (strategy.column_norms.max() / sigma), probabilities)
+        sensitivity = bound * strategy.sensitivity(scheme.min_sep, -(-n // scheme.min_sep))
+        return GaussianCurve(sensitivity / sigma, upper_bound=True)
+    if scheme.min_sep == 1 and strategy.bands == 1:
+        never = (1 - prob) ** (bound * n)
+        if bound == 1:
+            return PldCurve(_poisson(sigma, prob, n), never)
+        counts = range(bound + 1)
+        chances = [math.comb(bound, j) * prob**j * (1 - prob) ** (bound - j) for j in counts]
+        one = pld.from_mixture_gaussian_mechanism(sigma, counts, chances)
+        return PldCurve(one.self_compose(n), never)
     return None
 
 

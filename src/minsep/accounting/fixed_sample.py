@@ -18,17 +18,20 @@ from minsep import _validation as validate
 class FixedSampleTest:
     """A test that accepts if the average of `samples` values is at most `threshold`.
 
-    A mechanism that is not (epsilon, level)-DP passes with probability at most `failure_probability`.
+    A mechanism that is not (epsilon, level)-DP passes with probability at most `chance`, and in any of the attempts
+    with probability at most `failure_probability`.
     """
 
     samples: int
     threshold: float
     level: float
+    chance: float
     failure_probability: float
 
 
-def fixed_sample_test(delta: float) -> FixedSampleTest:
-    """Return the test with threshold delta/2 and the fewest samples whose acceptance proves delta.
+def fixed_sample_test(delta: float, attempts: int = 1) -> FixedSampleTest:
+    """Return the test with threshold delta/2 and the fewest samples whose acceptance, in any of so many
+    tests, proves delta.
 
     >>> test = fixed_sample_test(1e-5)
     >>> test.threshold
@@ -41,24 +44,25 @@ def fixed_sample_test(delta: float) -> FixedSampleTest:
     delta = validate.real(delta=delta, above=0, at_most=1)
     threshold = delta / 2
     enough = 1
-    while _overall(delta, threshold, enough)[0] > delta:
+    while _overall(delta, threshold, enough, attempts)[0] > delta:
         enough *= 2
     too_few = enough // 2
     while enough - too_few > 1:
         middle = (enough + too_few) // 2
-        if _overall(delta, threshold, middle)[0] <= delta:
+        if _overall(delta, threshold, middle, attempts)[0] <= delta:
             enough = middle
         else:
             too_few = middle
-    level = _overall(delta, threshold, enough)[1]
-    return FixedSampleTest(enough, threshold, level, _chance(threshold, level, enough))
+    level = _overall(delta, threshold, enough, attempts)[1]
+    chance = _chance(threshold, level, enough)
+    return FixedSampleTest(enough, threshold, level, chance, attempts * chance)
 
 
-def _overall(delta: float, threshold: float, samples: int) -> tuple[float, float]:
+def _overall(delta: float, threshold: float, samples: int, attempts: int) -> tuple[float, float]:
     """Return the smallest delta that a passed test proves, and the level that gives it."""
 
     def whole(level: float) -> float:
-        return level + _chance(threshold, level, samples) * (1 - level)
+        return level + attempts * _chance(threshold, level, samples) * (1 - level)
 
     found = minimize_scalar(whole, bounds=(threshold, delta), method="bounded", options={"xatol": 1e-6 * delta})
     return float(found.fun), float(found.x)

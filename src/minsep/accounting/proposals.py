@@ -333,10 +333,14 @@ def best_proposal(
     if not isinstance(pair, MinSepPair) or pair.upper_bound:
         return best
     least = 0.0
+    lowest = 1.0 if direction == "remove" else 0.05
+    scales = lowest, _LARGEST_SCALE
     for copies in range(1, _MOST_COPIES + 1):
         if not affordable(pair, copies, memory):
             break
-        candidate = _best_scale(pair, direction, copies, epsilon)
+        candidate = _best_scale(pair, direction, copies, epsilon, *scales)
+        # With more copies the best scale is smaller, and not by much.
+        scales = max(0.6 * abs(candidate.scale), lowest), max(1.1 * abs(candidate.scale), 1.5 * lowest)
         bound = candidate.log_bound(epsilon)
         if bound >= least and copies > 2:
             break
@@ -355,8 +359,9 @@ def affordable(pair: MinSepPair, copies: int, memory: int = DEFAULT_MEMORY) -> b
     return 8 * (n + 1) * states <= memory and n * states * moves <= _MOST_WORK * (1 if copies > 2 else 100)
 
 
-def _best_scale(pair: MinSepPair, direction: Direction, copies: int, epsilon: float) -> TiltedProposal:
-    low = 1.0 if direction == "remove" else 0.05
+def _best_scale(
+    pair: MinSepPair, direction: Direction, copies: int, epsilon: float, lowest: float, highest: float
+) -> TiltedProposal:
     sign = 1.0 if direction == "remove" else -1.0
 
     def bound(scale: float) -> float:
@@ -365,9 +370,11 @@ def _best_scale(pair: MinSepPair, direction: Direction, copies: int, epsilon: fl
         value = TiltedProposal(pair, direction, copies, sign * scale).log_bound(epsilon)
         return value if math.isfinite(value) else 1e300
 
-    found = optimize.minimize_scalar(bound, bounds=(low, _LARGEST_SCALE), method="bounded", options={"xatol": 0.02})
+    # The bound is flat around its minimum: a coarse search does.
+    tolerance = 0.04 * (highest - lowest) if highest < _LARGEST_SCALE else 0.02
+    found = optimize.minimize_scalar(bound, bounds=(lowest, highest), method="bounded", options={"xatol": tolerance})
     scale = float(found.x)
-    if direction == "remove" and copies > 1 and bound(1.0) <= bound(scale):
+    if direction == "remove" and copies > 1 and lowest == 1.0 and bound(1.0) <= float(found.fun):
         scale = 1.0
     return TiltedProposal(pair, direction, copies, sign * round(scale, 4))
 

@@ -83,6 +83,20 @@ class BandedToeplitz(Toeplitz):
         """
         return cls([1.0], iterations)
 
+    def shrunk(self, factor: float) -> "BandedToeplitz":
+        """Return the strategy with the coefficients below the diagonal times a factor, scaled to norm 1 again.
+
+        With amplification by sampling, less correlation than the optimum without it can need so much less noise that the
+        error is smaller: see docs/planning.md.
+
+        >>> BandedToeplitz.from_coefficients([4, 3], iterations=10).shrunk(0.5).coefficients.round(4)
+        array([0.9363, 0.3511])
+        """
+        factor = validate.real(factor=factor, above=0, at_most=1)
+        coefficients = self.coefficients * factor
+        coefficients[0] = self.coefficients[0]
+        return BandedToeplitz(coefficients, self.iterations)
+
     def solve(self, values: ArrayLike) -> FloatArray:
         """Return C^-1 `values`, for `iterations` rows of any shape.
 

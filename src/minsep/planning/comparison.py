@@ -1,0 +1,86 @@
+"""b-min-sep beside cyclic Poisson and balls-in-bins: the comparison of the paper's figures."""
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from minsep import _validation as validate
+from minsep.planning.candidates import Candidate, candidates
+from minsep.planning.search import PlanProgress, Report, Search, error_of
+from minsep.planning.task import Task
+
+COMPARED = ("cyclic-poisson", "balls-in-bins", "min-sep")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The best candidate of each scheme at one epsilon and one epoch length."""
+
+    epsilon: float
+    epoch: int
+    best: dict[str, Candidate]
+
+    def ratio(self, other: str) -> float:
+        """Return the mean squared error of b-min-sep over that of another scheme: below 1 is better."""
+        return (error_of(self.best["min-sep"]) / error_of(self.best[other])) ** 2
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Mean squared errors of three schemes over epsilon and epoch length, by estimates."""
+
+    iterations: int
+    delta: float
+    max_bands: int
+    epsilons: tuple[float, ...]
+    epochs: tuple[int, ...]
+    cells: tuple[Cell, ...]
+
+    def ratios(self, other: str) -> list[list[float]]:
+        """Return a row for each epoch length, with the ratio to another scheme for each epsilon."""
+        by_place = {(cell.epoch, cell.epsilon): cell for cell in self.cells}
+        return [[by_place[epoch, epsilon].ratio(other) for epsilon in self.epsilons] for epoch in self.epochs]
+
+
+def compare(
+    iterations: int = 1024,
+    delta: float = 1e-3,
+    *,
+    epsilons: Sequence[float] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
+    epochs: Sequence[int] = (128, 256, 512, 1024),
+    max_bands: int = 32,
+    workers: int | None = None,
+    executor: Executor | None = None,
+    progress: Report | None = None,
+) -> Comparison:
+    """Compare the errors of b-min-sep, cyclic Poisson and balls-in-bins, each with its best number of bands.
+
+    An epoch length is the number of examples over the batch size; b-min-sep also takes its best separation up to it.
+    The defaults are the setting of the paper. Numbers are estimates, not guarantees.
+
+    >>> found = compare(64, epsilons=[2.0], epochs=[32], max_bands=4)
+    >>> [[round(ratio, 1) for ratio in row] for row in found.ratios("cyclic-poisson")]
+    [[0.9]]
+    """
+    epsilons, epochs = tuple(epsilons), tuple(epochs)
+    validate.together(
+        lambda: validate.integer(iterations=iterations, at_least=2),
+        lambda: validate.real(delta=delta, above=0, at_most=1),
+        lambda: validate.integer(max_bands=max_bands, at_least=2),
+        *(lambda value=value: validate.real(epsilons=value, above=0) for value in epsilons),
+        *(lambda value=value: validate.integer(epochs=value, at_least=2) for value in epochs),
+    )
+    if not epsilons or not epochs:
+        raise ValueError("epsilons or epochs is empty, but each needs at least one value.")
+    cells: list[Cell] = []
+    for epoch in epochs:
+        for epsilon in epsilons:
+            if progress is not None:
+                where = f"epoch length {epoch}, epsilon {epsilon:g}"
+                progress(PlanProgress("comparing", len(cells), len(epochs) * len(epsilons), where))
+            task = Task(epoch, 1, iterations, epsilon, delta)
+            listed = candidates(task, COMPARED, max_bands, None, None, 0)
+            tried = Search(task, 0, workers, executor, None).estimate_all([one for one in listed if not one.skipped])
+            best = {scheme: min((one for one in tried if one.scheme == scheme), key=error_of) for scheme in COMPARED}
+            cells.append(Cell(float(epsilon), epoch, best))
+    return Comparison(iterations, delta, max_bands, tuple(map(float, epsilons)), epochs, tuple(cells))

@@ -1,0 +1,142 @@
+"""The search for the mechanism of least error, and its certificate."""
+
+import secrets
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from minsep import _validation as validate
+from minsep.accounting import Certificate
+from minsep.mechanism import Mechanism
+from minsep.planning.candidates import Candidate, candidates
+from minsep.planning.search import Report, Search, error_of
+from minsep.planning.task import SCHEMES, Task
+
+_TUNED = 3
+DEFAULT_NOISE_MEMORY = 16 << 30
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The best mechanism for a task, its certificate, and everything that was tried on the way."""
+
+    task: Task
+    chosen: Candidate
+    mechanism: Mechanism
+    certificate: Certificate
+    table: tuple[Candidate, ...]
+    """All candidates, the best first; those that were skipped last."""
+    seed: int
+
+    @property
+    def error(self) -> float:
+        """Root mean squared error of prefix sums of the plan's noise, for clip norm 1."""
+        return self.mechanism.root_mean_squared_error
+
+    @property
+    def baseline(self) -> Candidate:
+        """The best of DP-SGD, cyclic Poisson and balls-in-bins with the paper's strategy, as it was estimated."""
+        tried = [one for one in self.table if one.error is not None and one.shrink == 1.0]
+        return next((one for one in tried if one.scheme != "min-sep"), tried[0])
+
+    @property
+    def gain(self) -> float:
+        """By which share tuning the strategy to the sampling lowered the estimated error; 0 if it did not."""
+        tried = [one for one in self.table if one.error is not None]
+        best = min(one.error or 0.0 for one in tried)
+        untuned = min(one.error or 0.0 for one in tried if one.shrink == 1.0)
+        return 1 - best / untuned
+
+    @property
+    def statement(self) -> str:
+        """The answer in a sentence or two."""
+        return (
+            f"Train with {self.chosen.name} and noise multiplier {self.mechanism.noise_multiplier:.4g}: "
+            f"({self.task.epsilon:g}, {self.task.delta:g})-DP, certified, with a root mean squared error of "
+            f"{self.error:.4g} for prefix sums."
+        )
+
+
+def plan(
+    num_examples: int,
+    batch_size: float,
+    iterations: int,
+    epsilon: float,
+    delta: float,
+    *,
+    max_bands: int = 64,
+    min_sep: int | None = None,
+    schemes: Iterable[str] = SCHEMES,
+    max_batch_size: int | None = None,
+    model_size: int | None = None,
+    noise_memory: int = DEFAULT_NOISE_MEMORY,
+    tune: bool = True,
+    seed: int | None = None,
+    workers: int | None = None,
+    executor: Executor | None = None,
+    progress: Report | None = None,
+) -> Plan:
+    """Find the mechanism of least error for a task at (epsilon, delta), and certify it.
+
+    - Tried are DP-SGD with Poisson sampling, cyclic Poisson, balls-in-bins and b-min-sep, with 1, 2, 4, ... up to
+      `max_bands` bands and separations from the bands up to an epoch; `min_sep` fixes the separation of b-min-sep.
+    - They are ranked by the root mean squared error of prefix sums at the noise that each needs, as estimated. The
+      best strategies are then tuned to the sampling (`tune`), and the winner is calibrated with a certificate.
+    - The outcome is never worse than the best baseline with an exact proof.
+    - `model_size` (number of parameters) and `noise_memory` (bytes) bound the memory for past noise.
+
+    >>> import minsep
+    >>> best = minsep.plan(2000, 20, 100, epsilon=2.0, delta=1e-3, max_bands=4, tune=False, seed=0)
+    >>> best.chosen.name
+    'b-min-sep, b = 32, 4 bands'
+    >>> best.certificate.passed
+    True
+    """
+    task, schemes = _checked(
+        num_examples, batch_size, iterations, epsilon, delta, max_batch_size, schemes, max_bands, min_sep, model_size
+    )
+    seed = secrets.randbits(128) if seed is None else validate.integer(seed=seed, at_least=0)
+    search = Search(task, seed, workers, executor, progress)
+    listed = list(candidates(task, schemes, max_bands, min_sep, model_size, noise_memory))
+    skipped = [one for one in listed if one.skipped]
+    tried = search.estimate_all([one for one in listed if not one.skipped])
+    if not tried:
+        raise ValueError(
+            f"schemes is {schemes!r}, but none of them can be run: {skipped[0].name}: {skipped[0].skipped}."
+        )
+    if tune:
+        tried += search.tune(sorted(tried, key=error_of)[:_TUNED])
+    tried.sort(key=error_of)
+    chosen, found = search.certify(tried)
+    return Plan(task, chosen, found.mechanism, found.certificate, (*tried, *skipped), seed)
+
+
+def _checked(
+    num_examples: int,
+    batch_size: float,
+    iterations: int,
+    epsilon: float,
+    delta: float,
+    max_batch_size: int | None,
+    schemes: Iterable[str],
+    max_bands: int,
+    min_sep: int | None,
+    model_size: int | None,
+) -> tuple[Task, tuple[str, ...]]:
+    """Check everything before any work, and say all that is wrong at once."""
+    made: list[Task] = []
+    schemes = tuple(schemes)
+    checks: list[Callable[[], object]] = [
+        lambda: made.append(Task(num_examples, batch_size, iterations, epsilon, delta, max_batch_size)),
+        lambda: validate.integer(max_bands=max_bands, at_least=1),
+        *(lambda name=name: validate.choice(SCHEMES, scheme=name) for name in schemes),
+    ]
+    if not schemes:
+        checks.append(lambda: validate.choice(SCHEMES, scheme=""))
+    if min_sep is not None:
+        checks.append(lambda: validate.integer(min_sep=min_sep, at_least=1))
+        checks.append(lambda: made and validate.integer(min_sep=min_sep, at_most=max(made[0].longest_separation, 1)))
+    if model_size is not None:
+        checks.append(lambda: validate.integer(model_size=model_size, at_least=1))
+    validate.together(*checks)
+    return made[0], schemes

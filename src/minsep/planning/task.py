@@ -1,0 +1,75 @@
+"""What a person knows: the size of the data, the batches, the run and the budget."""
+
+import math
+from dataclasses import dataclass
+
+from minsep import _validation as validate
+from minsep.participation import BallsInBins, CyclicPoisson, MinSep, Poisson, Scheme, Truncation
+
+SCHEMES = ("poisson", "cyclic-poisson", "balls-in-bins", "min-sep")
+
+
+@dataclass(frozen=True)
+class Task:
+    """The numbers of a training run. All that is wrong with them is said at once.
+
+    >>> Task(num_examples=60_000, batch_size=512, iterations=2000, epsilon=4.0, delta=1e-5).longest_separation
+    117
+    >>> Task(num_examples=100, batch_size=200, iterations=0, epsilon=4.0, delta=1e-5)
+    Traceback (most recent call last):
+    ValueError: batch_size is 200, but it must be a finite number above 0 and at most 100.
+    iterations is 0, but it must be an integer of at least 1.
+    """
+
+    num_examples: int
+    batch_size: float
+    iterations: int
+    epsilon: float
+    delta: float
+    max_batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        examples = self.num_examples
+        known = isinstance(examples, int) and examples >= 1
+        checks = [
+            lambda: validate.integer(num_examples=examples, at_least=1),
+            lambda: validate.real(batch_size=self.batch_size, above=0, at_most=examples if known else None),
+            lambda: validate.integer(iterations=self.iterations, at_least=1),
+            lambda: validate.real(epsilon=self.epsilon, above=0),
+            lambda: validate.real(delta=self.delta, above=0, at_most=1),
+        ]
+        if self.max_batch_size is not None:
+            least = math.ceil(self.batch_size) if self.batch_size > 0 else 1
+            checks.append(lambda: validate.integer(max_batch_size=self.max_batch_size, at_least=least))
+        validate.together(*checks)
+
+    @property
+    def rate(self) -> float:
+        """Expected fraction of iterations that an example takes part in."""
+        return self.batch_size / self.num_examples
+
+    @property
+    def longest_separation(self) -> int:
+        """Number of batches in an epoch: no example can stay away for longer."""
+        return int(self.num_examples / self.batch_size + 1e-9)
+
+    @property
+    def truncation(self) -> Truncation | None:
+        """The cut of large batches, if there is one."""
+        return None if self.max_batch_size is None else Truncation(self.max_batch_size, self.num_examples)
+
+    def scheme(self, name: str, min_sep: int) -> Scheme:
+        """Return a sampling scheme with this batch size.
+
+        >>> Task(60_000, 512, 2000, 4.0, 1e-5).scheme("cyclic-poisson", 16)
+        CyclicPoisson(rate=0.008533333333333334, cycle=16, parts='random')
+        """
+        validate.choice(SCHEMES, scheme=name)
+        match name:
+            case "poisson":
+                return Poisson(self.rate)
+            case "cyclic-poisson":
+                return CyclicPoisson(self.rate, min_sep, "random" if self.truncation is None else "equal")
+            case "balls-in-bins":
+                return BallsInBins(max(round(self.num_examples / self.batch_size), 1))
+        return MinSep(self.rate, min_sep)
