@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from minsep.accounting import estimate_epsilon as estimate_epsilon
     from minsep.accounting import privacy_curve as privacy_curve
     from minsep.accounting import verify as verify
+    from minsep.attribution import AttributionGraph as AttributionGraph
+    from minsep.attribution import Bounded as Bounded
+    from minsep.attribution import MultiAttributionMinSep as MultiAttributionMinSep
+    from minsep.attribution import bound_contributions as bound_contributions
+    from minsep.attribution import fixed_batches as fixed_batches
+    from minsep.attribution import neighbourhood_rule as neighbourhood_rule
     from minsep.mechanism import Mechanism as Mechanism
     from minsep.participation import BallsInBins as BallsInBins
     from minsep.participation import CyclicPoisson as CyclicPoisson
@@ -33,9 +39,11 @@ if TYPE_CHECKING:
     from minsep.strategy import Dense as Dense
 
 _ROOM_OF = {
+    "AttributionGraph": "attribution",
     "BallsInBins": "participation",
     "BandedInverseToeplitz": "strategy",
     "BandedToeplitz": "strategy",
+    "Bounded": "attribution",
     "Calibration": "accounting",
     "Certificate": "accounting",
     "CyclicPoisson": "participation",
@@ -43,16 +51,20 @@ _ROOM_OF = {
     "Estimate": "accounting",
     "Mechanism": "mechanism",
     "MinSep": "participation",
+    "MultiAttributionMinSep": "attribution",
     "Poisson": "participation",
     "PrivacyCurve": "accounting",
     "Truncation": "participation",
     "Unamplified": "participation",
     "Verification": "accounting",
+    "bound_contributions": "attribution",
     "calibrate": "accounting",
     "certify": "accounting",
     "estimate_delta": "accounting",
     "estimate_epsilon": "accounting",
+    "fixed_batches": "attribution",
     "load_state": "state",
+    "neighbourhood_rule": "attribution",
     "privacy_curve": "accounting",
     "save_state": "state",
     "verify": "accounting",

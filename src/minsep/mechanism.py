@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from minsep import _validation as validate
+from minsep.attribution import AttributionBatchStream, MultiAttributionMinSep
 from minsep.identity import Described, Description
 from minsep.noise import NoiseStream
 from minsep.participation import BatchStream, Scheme, Truncation, scheme_from
@@ -73,14 +74,11 @@ class Mechanism(Described):
         >>> [batch.size for batch in mechanism.batches(num_examples=1000, seed=0)]
         [100, 91, 96, 84]
         """
-        return BatchStream(
-            self.scheme,
-            self.iterations,
-            num_examples,
-            Key.of(seed).derive("batches"),
-            truncation=self.truncation,
-            fingerprint=self.fingerprint,
-        )
+        key = Key.of(seed).derive("batches")
+        options: dict[str, Any] = {"truncation": self.truncation, "fingerprint": self.fingerprint}
+        if isinstance(self.scheme, MultiAttributionMinSep):
+            return AttributionBatchStream(self.scheme, self.iterations, num_examples, key, **options)
+        return BatchStream(self.scheme, self.iterations, num_examples, key, **options)
 
     def noise(
         self,
@@ -135,7 +133,7 @@ class Mechanism(Described):
         cut = description["truncation"]
         return cls(
             strategy_from(description["strategy"]),
-            scheme_from(description["scheme"]),
+            scheme_from(description["scheme"], {"multi-attribution-min-sep": MultiAttributionMinSep}),
             description["noise_multiplier"],
             None if cut is None else Truncation(cut["batch_size"], cut["num_examples"]),
         )

@@ -1,7 +1,9 @@
 """Sampling schemes: public descriptions of how often, and how far apart, an example takes part."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from minsep import _validation as validate
@@ -16,7 +18,7 @@ _ROUNDING = 1e-12
 
 
 class Scheme(Described):
-    """How examples come to take part, each independently of the others.
+    """How examples come to take part: each independently of the others, where there is a `law` of single examples.
 
     A scheme is public. What is not, the size of the dataset and the randomness, is passed to `Mechanism.batches`.
     """
@@ -24,18 +26,16 @@ class Scheme(Described):
     rate: float
     """Expected fraction of the iterations in which an example takes part (p0)."""
 
-    @property
-    @abstractmethod
-    def sampling_prob(self) -> float:
-        """Probability of taking part in an iteration in which the example is available (p)."""
+    sampling_prob: float
+    """Probability of taking part in an iteration in which the example is available (p)."""
 
     min_sep: int
     """Number of iterations from one participation to the next, at least (b)."""
 
     @property
-    @abstractmethod
     def law(self) -> RenewalLaw:
         """Law of one example's participation times."""
+        raise ValueError(f"{type(self).__name__} has no law of single examples: its examples depend on each other.")
 
     def check_iterations(self, iterations: int) -> None:
         """Refuse a number of iterations that the scheme cannot serve."""
@@ -67,7 +67,7 @@ class Poisson(Scheme):
         object.__setattr__(self, "rate", validate.real(rate=self.rate, above=0, at_most=1))
 
     @property
-    def sampling_prob(self) -> float:
+    def sampling_prob(self) -> float:  # type: ignore[override]
         """Equal to the rate: every example is always available."""
         return self.rate
 
@@ -113,7 +113,7 @@ class CyclicPoisson(Scheme):
         _check_feasible(self.rate, cycle=self.cycle)
 
     @property
-    def sampling_prob(self) -> float:
+    def sampling_prob(self) -> float:  # type: ignore[override]
         """Probability of taking part in the turn of the example's part."""
         return min(1.0, self.rate * self.cycle)
 
@@ -157,7 +157,7 @@ class BallsInBins(Scheme):
         return 1 / self.epoch
 
     @property
-    def sampling_prob(self) -> float:
+    def sampling_prob(self) -> float:  # type: ignore[override]
         """1: only the place in the epoch is random."""
         return 1.0
 
@@ -205,7 +205,7 @@ class MinSep(Scheme):
         _check_feasible(self.rate, min_sep=self.min_sep)
 
     @property
-    def sampling_prob(self) -> float:
+    def sampling_prob(self) -> float:  # type: ignore[override]
         """Probability of taking part when available: p = p0 / (1 - p0 (b - 1))."""
         if self.min_sep * self.rate >= 1 - _ROUNDING:
             return 1.0
@@ -252,7 +252,7 @@ class Unamplified(Scheme):
         return 1 / self.min_sep
 
     @property
-    def sampling_prob(self) -> float:
+    def sampling_prob(self) -> float:  # type: ignore[override]
         """1: nothing is random."""
         return 1.0
 
@@ -280,14 +280,15 @@ def _check_feasible(rate: float, **separation: int) -> None:
         raise ValueError(f"rate is {rate:g}, but with {name} {value} it must be at most 1/{value} = {1 / value:g}.")
 
 
-def scheme_from(description: Description) -> Scheme:
-    """Return the scheme that gave a description."""
+def scheme_from(description: Description, others: Mapping[str, type[Scheme]] = MappingProxyType({})) -> Scheme:
+    """Return the scheme that gave a description; `others` are kinds of scheme from further rooms."""
     kinds: dict[str, type[Scheme]] = {
         "poisson": Poisson,
         "cyclic-poisson": CyclicPoisson,
         "balls-in-bins": BallsInBins,
         "min-sep": MinSep,
         "unamplified": Unamplified,
+        **others,
     }
     parameters = dict(description)
     kind = parameters.pop("kind", None)

@@ -1,0 +1,175 @@
+"""Edge lists from files and arrays, checked in bulk; an error names the first row that is wrong."""
+
+import csv
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+IntegerArray = NDArray[np.int64]
+
+_MOST_INDEX = 2**31 - 2
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Edges as pairs of indices, and what the file calls what they index."""
+
+    examples: IntegerArray
+    users: IntegerArray
+    example_ids: NDArray[Any]
+    user_ids: NDArray[Any]
+    first_row: int
+    """Number of the first edge as the file counts it: its line, or row."""
+
+
+def whole_numbers(rows: IntegerArray | None = None, **parameter: ArrayLike) -> IntegerArray:
+    """Return the one keyword argument as indices; `rows` are the numbers to name its entries by.
+
+    >>> whole_numbers(users=[3, None, 4])
+    Traceback (most recent call last):
+    ValueError: Row 1 has no users id (None), but every row must have an integer of at least 0.
+    >>> whole_numbers(users=[3, -1])
+    Traceback (most recent call last):
+    ValueError: Row 1 has the users id -1, but every row must have an integer of at least 0.
+    """
+    ((name, value),) = parameter.items()
+    given = np.asarray(value)
+    if given.ndim != 1:
+        raise ValueError(f"{name} has the shape {given.shape}, but it must be an array of one dimension.")
+    if given.size == 0:
+        return np.empty(0, dtype=np.int64)
+    if given.dtype.kind in "iu":
+        wrong = (given < 0) | (given > _MOST_INDEX)
+    elif given.dtype.kind == "f":
+        with np.errstate(invalid="ignore"):
+            wrong = ~((given >= 0) & (given <= _MOST_INDEX) & (given == np.floor(given)))
+    else:
+        wrong = np.array([not _is_index(item) for item in given.tolist()])
+    if wrong.any():
+        place = int(np.argmax(wrong))
+        item = given.tolist()[place]
+        row = f"Row {place}" if rows is None else f"Example {rows[place]}"
+        missing = item is None or item != item
+        found = f"no {name} id ({item})" if missing else f"the {name} id {item!r}"
+        raise ValueError(f"{row} has {found}, but every row must have an integer of at least 0.")
+    return given.astype(np.int64)
+
+
+def _is_index(item: object) -> bool:
+    return isinstance(item, int) and not isinstance(item, bool) and 0 <= item <= _MOST_INDEX
+
+
+def read_edges(path: str | os.PathLike[str]) -> Edges:
+    """Read the edges of a .csv or .parquet file."""
+    readers: dict[str, Callable[[Path], tuple[NDArray[Any], NDArray[Any], int]]] = {
+        ".csv": _read_csv,
+        ".parquet": _read_parquet,
+    }
+    path = Path(path)
+    if path.suffix.lower() not in readers:
+        raise ValueError(f"The file of edges is {str(path)!r}, but its name must end in {' or '.join(readers)}.")
+    examples, users, first_row = readers[path.suffix.lower()](path)
+    if examples.size == 0:
+        raise ValueError(f"The file {str(path)!r} holds no edges.")
+    example_ids, example_indices = np.unique(examples, return_inverse=True)
+    user_ids, user_indices = np.unique(users, return_inverse=True)
+    return Edges(example_indices.astype(np.int64), user_indices.astype(np.int64), example_ids, user_ids, first_row)
+
+
+def _read_csv(path: Path) -> tuple[NDArray[Any], NDArray[Any], int]:
+    """Read two columns; lines are counted from 1, a header included."""
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        head = next(csv.reader(file), [])
+    if len(head) < 2:
+        raise ValueError(f"The file {str(path)!r} begins with {head}, but it must have two columns: example and user.")
+    header = not all(cell.strip().lstrip("-").isdecimal() for cell in head[:2])
+    columns = _columns([cell.strip() for cell in head]) if header else (0, 1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # a file without edges is refused later
+            table = np.loadtxt(
+                path, dtype=np.int64, delimiter=",", skiprows=int(header), usecols=columns, ndmin=2, comments=None,
+                encoding="utf-8-sig",
+            )  # fmt: skip
+    except ValueError:
+        return _read_csv_text(path, header, columns)
+    first_row = 1 + int(header)
+    _refuse_negative(table[:, 0], "example", first_row)
+    _refuse_negative(table[:, 1], "user", first_row)
+    return table[:, 0], table[:, 1], first_row
+
+
+def _read_csv_text(path: Path, header: bool, columns: tuple[int, int]) -> tuple[NDArray[Any], NDArray[Any], int]:
+    """Read ids that are not all integers: as text."""
+    found: tuple[list[str], list[str]] = [], []
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        for number, row in enumerate(csv.reader(file), start=1):
+            if (header and number == 1) or not row:
+                continue
+            for name, column, ids in zip(("example", "user"), columns, found, strict=True):
+                cell = row[column].strip() if column < len(row) else ""
+                if not cell or cell.lower() == "nan":
+                    raise ValueError(f"Row {number} of {str(path)!r} has no {name} id: {','.join(row)!r}.")
+                ids.append(cell)
+    return np.array(found[0]), np.array(found[1]), 1 + int(header)
+
+
+def _read_parquet(path: Path) -> tuple[NDArray[Any], NDArray[Any], int]:
+    """Read two columns; rows are counted from 0. A column of lists of users has one row an example."""
+    try:
+        import pyarrow.parquet as parquet
+        import pyarrow.types as types
+    except ImportError:
+        raise ValueError("A .parquet file needs pyarrow: pip install 'minsep[parquet]', or use .csv.") from None
+    names = parquet.read_schema(path).names
+    if len(names) < 2:
+        raise ValueError(f"The file {str(path)!r} has the columns {names}, but it must have two: example and user.")
+    pair = [names[k] for k in _columns(names)]
+    table = parquet.read_table(path, columns=pair).combine_chunks()
+    columns = [table.column(name) for name in pair]
+    for name, column in zip(("example", "user"), columns, strict=True):
+        if column.null_count:
+            missing = int(np.argmax(column.is_null().to_numpy()))
+            raise ValueError(f"Row {missing} of {str(path)!r} has no {name} id.")
+    examples, users = (column.to_numpy() if not types.is_list(column.type) else column for column in columns)
+    if types.is_list(columns[1].type):
+        lists = columns[1].combine_chunks()
+        lengths = lists.value_lengths().to_numpy()
+        if not lengths.all():
+            empty = int(np.argmin(lengths > 0))
+            raise ValueError(f"Example {empty} of {str(path)!r} has no user, but every example must have at least one.")
+        users = lists.flatten().to_numpy(zero_copy_only=False)
+        examples = np.repeat(examples, lengths)
+    if users.dtype.kind in "iu" or users.dtype.kind == "f":
+        users = whole_numbers(user=users)
+    _refuse_negative(examples, "example", 0)
+    _refuse_negative(users, "user", 0)
+    return _text_unless_numbers(examples), _text_unless_numbers(users), 0
+
+
+def _text_unless_numbers(ids: NDArray[Any]) -> NDArray[Any]:
+    return ids if ids.dtype.kind in "iu" else ids.astype(str)
+
+
+def _columns(names: list[str]) -> tuple[int, int]:
+    """Return the places of the columns `example` and `user`, or else the first two."""
+    if "example" in names and "user" in names:
+        return names.index("example"), names.index("user")
+    return 0, 1
+
+
+def _refuse_negative(ids: NDArray[Any], name: str, first_row: int) -> None:
+    if ids.dtype.kind != "i":
+        return
+    negative = ids < 0
+    if negative.any():
+        place = int(np.argmax(negative))
+        raise ValueError(
+            f"Row {first_row + place} has the {name} id {ids[place]}, but every row must have an integer of at least 0."
+        )
