@@ -1,0 +1,65 @@
+"""Checkpoints: nested values as one file of arrays and plain data, from which nothing is executed."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minsep.state import State, check_envelope, load_state, save_state
+
+Array = NDArray[Any]
+Encode = Callable[[Any], tuple[Array, str] | None]
+"""Return a framework's array as NumPy's, with a note for decoding; None for a value that is none."""
+Decode = Callable[[Array, str], Any]
+
+_PLAIN = (bool, int, float, str, type(None))
+
+
+def save_checkpoint(path: str | os.PathLike[str], identity: State, content: Any, encode: Encode) -> None:
+    """Write what a checkpoint belongs to and its content; an interrupted write leaves the old file as it was."""
+    arrays: dict[str, Array] = {}
+    save_state(path, {**identity, "content": _pack(content, encode, arrays), **arrays})
+
+
+def load_checkpoint(path: str | os.PathLike[str], identity: State, decode: Decode) -> Any:
+    """Return the content of a checkpoint, refused unless it belongs to `identity`."""
+    state = load_state(path)
+    check_envelope(state, identity)
+    try:
+        return _unpack(state["content"], decode, state)
+    except (KeyError, TypeError, IndexError):
+        raise ValueError(f"The file {os.fspath(path)!r} does not hold a checkpoint of minsep.") from None
+
+
+def _pack(value: Any, encode: Encode, arrays: dict[str, Array]) -> Any:
+    """Return a value as plain data in which `arrays` are named."""
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, dict):
+        return {"items": [[_pack(key, encode, arrays), _pack(item, encode, arrays)] for key, item in value.items()]}
+    if isinstance(value, list | tuple):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return {kind: [_pack(item, encode, arrays) for item in value]}
+    encoded = (value, "numpy") if isinstance(value, np.ndarray) else encode(value)
+    if encoded is None:
+        raise ValueError(
+            f"A checkpoint cannot hold {value!r}: it takes numbers, text, arrays, lists and dicts of them."
+        )
+    name = f"array {len(arrays)}"
+    arrays[name], note = encoded
+    return {"array": name, "note": note}
+
+
+def _unpack(value: Any, decode: Decode, arrays: State) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if "items" in value:
+        return {_unpack(key, decode, arrays): _unpack(item, decode, arrays) for key, item in value["items"]}
+    if "list" in value:
+        return [_unpack(item, decode, arrays) for item in value["list"]]
+    if "tuple" in value:
+        return tuple(_unpack(item, decode, arrays) for item in value["tuple"])
+    array = arrays[value["array"]]
+    return array if value["note"] == "numpy" else decode(array, value["note"])

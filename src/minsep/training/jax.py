@@ -1,0 +1,252 @@
+"""Private training in JAX: an optax transformation that adds the noise, and a training loop around it."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.flatten_util import ravel_pytree
+from numpy.typing import NDArray
+
+from minsep import _validation as validate
+from minsep.accounting import Certificate
+from minsep.mechanism import Mechanism
+from minsep.randomness import Key
+from minsep.state import State
+from minsep.training.checkpoint import load_checkpoint, save_checkpoint
+from minsep.training.jax_clipping import LossOfOne, Tree, clipped_gradient, padded
+from minsep.training.jax_noise import NoiseState, Normals, draw, first_state, next_row, secure_normals
+from minsep.training.run import Indices, PrivateRun, refuse_gradient
+from minsep.training.schedule import LinearDecay
+
+__all__ = ["NoiseState", "PrivateTraining", "clipped_gradient", "linear_decay", "padded", "privatize"]
+
+
+def privatize(
+    mechanism: Mechanism,
+    *,
+    clip_norm: float,
+    expected_batch: float,
+    seed: int | None = None,
+    normals: Normals | None = None,
+) -> optax.GradientTransformation:
+    """Return the transformation of sums of clipped gradients to (sum + clip_norm * row of C^-1 Z) / expected batch.
+
+    - The state is the past rows of noise (bands - 1 of them, float32) and the position. It is as secret as the data.
+    - Rows of Z come from a cryptographic generator on the host, by a callback that is a pure function of (key, row).
+      Without a seed its key is fresh and cannot be saved: `PrivateTraining` has checkpoints.
+    - `normals` replaces them: a function from the number of a row to its values, noise multiplier included.
+    - Parameters are one flat vector in the order of their tree. Updates beyond `iterations` are NaN.
+
+    >>> import minsep
+    >>> strategy = minsep.BandedToeplitz.optimal(iterations=10, bands=3)
+    >>> mechanism = minsep.Mechanism(strategy, minsep.Poisson(rate=0.1), noise_multiplier=1.0)
+    >>> optimizer = optax.chain(privatize(mechanism, clip_norm=1.0, expected_batch=8.0), optax.sgd(0.1))
+    >>> weights = jnp.zeros(5)
+    >>> state = optimizer.init(weights)
+    >>> updates, state = jax.jit(optimizer.update)(jnp.ones(5), state)
+    >>> state[0].past.shape, int(state[0].position)
+    ((2, 5), 1)
+    """
+    clip_norm = validate.real(clip_norm=clip_norm, above=0)
+    expected_batch = validate.real(expected_batch=expected_batch, above=0)
+    return _privatize(mechanism, clip_norm, expected_batch, normals, _noise_key(mechanism, seed))
+
+
+def linear_decay(learning_rate: float, iterations: int) -> optax.Schedule:
+    """Return `LinearDecay` as a schedule of optax.
+
+    >>> schedule = linear_decay(0.2, iterations=1000)
+    >>> [round(float(schedule(step)), 4) for step in (0, 250, 500, 750, 999)]
+    [0.2, 0.2, 0.105, 0.01, 0.01]
+    """
+    decay = LinearDecay(iterations)
+
+    def schedule(step: Any) -> jax.Array:
+        done = jnp.clip((step - decay.begin) / decay.length, 0.0, 1.0)
+        return learning_rate * ((1.0 - done) + decay.final * done)
+
+    return schedule
+
+
+class PrivateTraining:
+    """Parameters in private training: batches and noise of a mechanism, clipped gradients, then an optax optimiser.
+
+    - `loss(parameters, input, target)` is that of one example.
+    - `scale_stability` turns Adam into scale-then-privatize (see `minsep.training.torch.ScaleThenPrivatize`).
+    - Everything else is as in `minsep.training.torch.PrivateTraining`, and so are the numbers under the same seed.
+
+    >>> import minsep
+    >>> inputs, targets = np.ones((500, 4), dtype=np.float32), np.ones(500, dtype=np.float32)
+    >>> strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=4)
+    >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=1.0)
+    >>> trainer = PrivateTraining(
+    ...     jnp.zeros(4), lambda weights, x, y: (weights @ x - y) ** 2, optax.sgd(0.1, momentum=0.95), mechanism,
+    ...     num_examples=500, clip_norm=1.0,
+    ... )
+    >>> for indices in trainer.batches():
+    ...     trainer.step(inputs[indices], targets[indices])
+    >>> trainer.steps, trainer.parameters.shape
+    (20, (4,))
+    """
+
+    def __init__(
+        self,
+        parameters: Tree,
+        loss: LossOfOne,
+        optimizer: optax.GradientTransformation,
+        mechanism: Mechanism,
+        *,
+        num_examples: int,
+        clip_norm: float,
+        expected_batch: float | None = None,
+        micro_batch: int = 64,
+        scale_stability: float | None = None,
+        certificate: Certificate | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self._run = PrivateRun(
+            mechanism,
+            num_examples=num_examples,
+            clip_norm=clip_norm,
+            expected_batch=expected_batch,
+            certificate=certificate,
+            seed=seed,
+        )
+        self._micro_batch = validate.integer(micro_batch=micro_batch, at_least=1)
+        self._optimizer = optimizer
+        self._stability = None if scale_stability is None else validate.real(scale_stability=scale_stability, above=0)
+        self._clipped = clipped_gradient(loss, self._run.clip_norm, micro_batch)
+        self.parameters = jax.tree.map(jnp.asarray, parameters)
+        self._state = optimizer.init(self.parameters)
+        if self._stability is not None:
+            _second_moments(self._state)
+        self._use_key(_noise_key(mechanism, seed))
+        self._noise = self._private.init(self.parameters)
+
+    @property
+    def steps(self) -> int:
+        """Number of steps taken."""
+        return self._run.steps
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """The proof of what the mechanism is worth, if one was given."""
+        return self._run.certificate
+
+    def batches(self) -> Iterator[Indices]:
+        """Yield the indices of the examples of each step that remains; one call of `step` answers each."""
+        return self._run.batches()
+
+    def step(self, inputs: Tree, targets: Tree) -> None:
+        """Train on the examples of the next batch: all of them, and no others."""
+        counts = {len(leaf) for leaf in jax.tree.leaves((inputs, targets))}
+        if len(counts) != 1:
+            raise ValueError(f"The examples have first dimensions of {sorted(counts)}, but these must be one number.")
+        (count,) = counts
+        with self._run.step(count) as number:
+            some = padded((inputs, targets), count, self._micro_batch)
+            changed, finite = self._step(self.parameters, self._state, self._noise, *some)
+            if not bool(finite):
+                raise refuse_gradient(number)
+            self.parameters, self._state, self._noise = changed
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write parameters, optimiser, batches, noise and certificate to one file that only its owner can read."""
+        content = {
+            "run": self._run.state_dict(),
+            "key": self._key.hex(),
+            "leaves": jax.tree.leaves((self.parameters, self._state, self._noise)),
+        }
+        save_checkpoint(path, self._identity(), content, _to_array)
+
+    @classmethod
+    def resume(cls, path: str | os.PathLike[str], *arguments: Any, **options: Any) -> "PrivateTraining":
+        """Return the training that wrote a checkpoint, with the arguments it was made with; it goes on bit by bit."""
+        training = cls(*arguments, **options)
+        training._load(load_checkpoint(path, training._identity(), _from_array))
+        return training
+
+    def _load(self, content: State) -> None:
+        self._run.load_state_dict(content["run"])
+        self._use_key(Key.from_hex(content["key"]))
+        structure = jax.tree.structure((self.parameters, self._state, self._noise))
+        self.parameters, self._state, self._noise = jax.tree.unflatten(structure, content["leaves"])
+        if int(self._noise.position) != self._run.steps:
+            raise ValueError(f"The checkpoint has noise of step {self._noise.position} at step {self._run.steps}.")
+
+    def _identity(self) -> State:
+        leaves = jax.tree.leaves((self.parameters, self._state))
+        return self._run.identity(
+            "training with jax",
+            leaves=[[list(np.shape(leaf)), str(jnp.result_type(leaf))] for leaf in leaves],
+            scale_stability=self._stability,
+        )
+
+    def _use_key(self, key: Key) -> None:
+        self._key = key
+        run = self._run
+        self._private = _privatize(run.mechanism, run.clip_norm, run.expected_batch, None, key)
+        self._step = jax.jit(self._compiled_step)
+
+    def _compiled_step(
+        self, parameters: Tree, state: Tree, noise: NoiseState, inputs: Tree, targets: Tree, mask: jax.Array
+    ) -> tuple[tuple[Tree, Tree, NoiseState], jax.Array]:
+        stability, scales = self._stability, None
+        if stability is not None:
+            scales = jax.tree.map(lambda moment: 1 / (jnp.sqrt(moment) + stability), _second_moments(state))
+        sums = self._clipped(parameters, inputs, targets, mask, scales)
+        finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(sums)]).all()
+        gradient, noise = self._private.update(sums, noise)
+        if scales is not None:
+            gradient = jax.tree.map(jnp.divide, gradient, scales)
+        gradient = jax.tree.map(lambda value, parameter: value.astype(parameter.dtype), gradient, parameters)
+        updates, state = self._optimizer.update(gradient, state, parameters)
+        return (optax.apply_updates(parameters, updates), state, noise), finite
+
+
+def _privatize(
+    mechanism: Mechanism, clip_norm: float, expected_batch: float, normals: Normals | None, key: Key
+) -> optax.GradientTransformation:
+    def init(parameters: Tree) -> NoiseState:
+        return first_state(mechanism, _size(parameters))
+
+    def update(sums: Tree, state: NoiseState, parameters: Tree | None = None) -> tuple[Tree, NoiseState]:
+        size = _size(sums)
+        flat, shaped = ravel_pytree(jax.tree.map(lambda leaf: leaf.astype(jnp.float32), sums))
+        row = draw(normals or secure_normals(mechanism, size, key), size, state.position)
+        noise, state = next_row(mechanism, row, state)
+        return shaped((flat + clip_norm * noise) / expected_batch), state
+
+    return optax.GradientTransformation(init, update)
+
+
+def _size(tree: Tree) -> int:
+    return sum(int(np.prod(np.shape(leaf))) for leaf in jax.tree.leaves(tree))
+
+
+def _noise_key(mechanism: Mechanism, seed: int | None) -> Key:
+    """Return the key of `Mechanism.noise` under this seed."""
+    return Key.of(seed).derive(f"noise {mechanism.fingerprint}")
+
+
+def _second_moments(state: Tree) -> Tree:
+    moments = optax.tree_utils.tree_get(state, "nu")
+    if moments is None:
+        raise ValueError("optimizer has no second moments, but scale_stability needs one that has, such as optax.adam.")
+    return moments
+
+
+def _to_array(value: Any) -> tuple[NDArray[Any], str] | None:
+    if not isinstance(value, jax.Array):
+        return None
+    array = np.asarray(value)
+    name = array.dtype.name
+    return (array if hasattr(np, name) else array.view(f"u{array.dtype.itemsize}")), name
+
+
+def _from_array(array: NDArray[Any], name: str) -> jax.Array:
+    return jnp.asarray(array.view(jnp.dtype(name)))

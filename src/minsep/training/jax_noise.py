@@ -1,0 +1,80 @@
+"""Correlated noise in JAX: rows of C^-1 Z by the recursion, from a ring of past rows that is never moved."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from minsep.mechanism import Mechanism
+from minsep.randomness import Key, NormalRows
+from minsep.strategy import BandedInverseToeplitz, BandedToeplitz
+
+Row = NDArray[np.float32]
+Normals = Callable[[int], Row]
+"""Return a row of Z, from its number: independent normals with the noise multiplier as standard deviation."""
+
+
+class NoiseState(NamedTuple):
+    """Past rows (of C^-1 Z for a banded C, of Z for a banded C^-1), each at its position modulo their number."""
+
+    past: jax.Array
+    position: jax.Array
+
+
+def secure_normals(mechanism: Mechanism, size: int, key: Key) -> Normals:
+    """Return the rows of Z that `Mechanism.noise` has under the same key."""
+    rows = NormalRows(key)
+
+    def row(position: int) -> Row:
+        out: Row = np.zeros(size, dtype=np.float32)
+        rows.add_to(out[None], position, mechanism.noise_multiplier)
+        return out
+
+    return row
+
+
+def first_state(mechanism: Mechanism, size: int) -> NoiseState:
+    """Return the state before the first row: `bands - 1` rows of zeros."""
+    past = jnp.zeros((_coefficients(mechanism).size - 1, size), dtype=jnp.float32)
+    return NoiseState(past, jnp.zeros((), dtype=jnp.int32))
+
+
+def next_row(mechanism: Mechanism, normals: jax.Array, state: NoiseState) -> tuple[jax.Array, NoiseState]:
+    """Return the next row of C^-1 Z from the next row of Z; beyond the last one there is nothing but NaN."""
+    first, *later = _coefficients(mechanism)
+    count = len(later)
+    slots = jnp.arange(count)
+    weights = jnp.asarray(np.array(later, dtype=np.float32))[(state.position - 1 - slots) % max(count, 1)]
+    reach_back = jnp.matmul(weights, state.past, precision=jax.lax.Precision.HIGHEST)
+    if isinstance(mechanism.strategy, BandedToeplitz):
+        row = kept = (normals - reach_back) / np.float32(first)
+    else:
+        row, kept = np.float32(first) * normals + reach_back, normals
+    past = state.past.at[state.position % count].set(kept) if count else state.past
+    row = jnp.where(state.position < mechanism.iterations, row, jnp.nan)
+    return row, NoiseState(past, state.position + 1)
+
+
+def draw(normals: Normals, size: int, position: jax.Array) -> jax.Array:
+    """Return a row of Z within compiled code: a pure function of its number, computed on the host."""
+
+    def on_host(position: Any) -> Row:
+        return normals(int(position))
+
+    shape = jax.ShapeDtypeStruct((size,), jnp.float32)  # type: ignore[no-untyped-call]
+    row: jax.Array = jax.pure_callback(on_host, shape, position)
+    return row
+
+
+def _coefficients(mechanism: Mechanism) -> NDArray[np.float64]:
+    match mechanism.strategy:
+        case BandedToeplitz() as strategy:
+            return strategy.coefficients
+        case BandedInverseToeplitz() as strategy:
+            return strategy.noise_coefficients
+    raise ValueError(
+        f"strategy is {mechanism.strategy!r}, but noise in JAX is known for BandedToeplitz and BandedInverseToeplitz."
+    )

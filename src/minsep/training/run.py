@@ -1,0 +1,149 @@
+"""What a private run keeps besides its model, whatever the framework: its batches, its steps and its certificate."""
+
+import json
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minsep import _validation as validate
+from minsep.accounting import Certificate
+from minsep.mechanism import Mechanism
+from minsep.participation.truncation import PADDING
+from minsep.state import State, Uncopyable, envelope
+
+Indices = NDArray[np.int64]
+
+
+class PrivateRun(Uncopyable):
+    """The batches of a mechanism, of which each is trained on once and in order, and the step that the run is at.
+
+    One of several processes takes every `processes`-th example of a batch, beginning with its own `rank`.
+    """
+
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        *,
+        num_examples: int,
+        clip_norm: float,
+        expected_batch: float | None,
+        certificate: Certificate | None,
+        seed: int | None,
+        rank: int = 0,
+        processes: int = 1,
+    ) -> None:
+        if not isinstance(mechanism, Mechanism):
+            raise ValueError(f"mechanism is {mechanism!r}, but it must be a minsep.Mechanism.")
+        self.mechanism = mechanism
+        self.clip_norm = validate.real(clip_norm=clip_norm, above=0)
+        if expected_batch is None:
+            expected_batch = mechanism.scheme.expected_batch_size(num_examples)
+        self.expected_batch = validate.real(expected_batch=expected_batch, above=0)
+        if certificate is not None:
+            check_certificate(certificate, mechanism)
+        self.certificate = certificate
+        self.steps = 0
+        self._share = slice(rank, None, processes)
+        self._stream = mechanism.batches(num_examples, seed=seed)
+        self._waiting: deque[int] = deque()
+        self._interrupted = False
+
+    def identity(self, kind: str, **more: object) -> State:
+        """Return what a checkpoint of this run must match."""
+        return envelope(
+            kind,
+            self.mechanism.fingerprint,
+            num_examples=self._stream.num_examples,
+            clip_norm=self.clip_norm,
+            expected_batch=self.expected_batch,
+            **more,
+        )
+
+    def batches(self) -> Iterator[Indices]:
+        """Yield the rest of the batches without padding; each must be trained on before the next is drawn."""
+        while True:
+            if self._waiting:
+                raise RuntimeError("A batch was drawn and not trained on: call step() once for each batch.")
+            batch = next(self._stream, None)
+            if batch is None:
+                return
+            yield self._draw(batch)
+
+    def read_ahead(self) -> Iterator[list[int]]:
+        """Yield the rest of the batches as lists, for a loader that asks for several before the first is trained on."""
+        for batch in self._stream:
+            yield self._draw(batch).tolist()
+
+    @property
+    def remaining(self) -> int:
+        """Number of batches that were not drawn yet."""
+        return self._stream.iterations - self._stream.position
+
+    @contextmanager
+    def step(self, examples: int) -> Iterator[int]:
+        """Enter the next step, with its number from 1, on as many examples as its batch has."""
+        if self._interrupted:
+            raise RuntimeError("The training was interrupted in the middle of a step: resume it from its checkpoint.")
+        if not self._waiting:
+            raise RuntimeError("No batch is waiting for this step: take the examples from batches().")
+        if examples != self._waiting[0]:
+            raise ValueError(
+                f"Step {self.steps + 1} was given {examples} examples, but its batch has {self._waiting[0]}: pass all "
+                "examples of the batch, and no others."
+            )
+        self._interrupted = True
+        yield self.steps + 1
+        self._waiting.popleft()
+        self.steps += 1
+        self._interrupted = False
+
+    def state_dict(self) -> State:
+        """Return what restores the run after its last step, whatever was read ahead."""
+        if self._interrupted:
+            raise RuntimeError("The training was interrupted in the middle of a step: resume it from its checkpoint.")
+        return {
+            "batches": {**self._stream.state_dict(), "position": self.steps},
+            "certificate": None if self.certificate is None else self.certificate.to_json(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Continue as the run that gave this state would."""
+        certificate = None if state["certificate"] is None else Certificate.from_json(state["certificate"])
+        if certificate is not None:
+            check_certificate(certificate, self.mechanism)
+        self._stream.load_state_dict(state["batches"])
+        self.certificate = certificate
+        self.steps = self._stream.position
+        self._waiting.clear()
+        self._interrupted = False
+
+    def _draw(self, batch: Indices) -> Indices:
+        mine: Indices = batch[batch != PADDING][self._share]
+        self._waiting.append(mine.size)
+        return mine
+
+
+def check_certificate(certificate: Certificate, mechanism: Mechanism) -> None:
+    """Refuse a certificate that did not pass or that is another mechanism's."""
+    if not isinstance(certificate, Certificate):
+        raise ValueError(f"certificate is {certificate!r}, but it must be a minsep.Certificate.")
+    if _plain(certificate.mechanism) != _plain(mechanism.describe()):
+        raise ValueError("certificate is of another mechanism than the one given: certify the mechanism that is run.")
+    if not certificate.passed:
+        raise ValueError(f"certificate did not pass. {certificate.statement}")
+
+
+def refuse_gradient(step: int) -> ValueError:
+    """Return the refusal of a gradient that no clipping makes bounded."""
+    return ValueError(
+        f"Step {step} has an example whose gradient is not finite: nothing was released. Mend the model or the data, "
+        "and resume from the last checkpoint."
+    )
+
+
+def _plain(description: Any) -> Any:
+    return json.loads(json.dumps(description))

@@ -1,0 +1,293 @@
+"""Private training in PyTorch: any model without layers that mix examples, any optimiser of `torch.optim`."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+from minsep import _validation as validate
+from minsep.accounting import Certificate
+from minsep.mechanism import Mechanism
+from minsep.state import State
+from minsep.training.checkpoint import load_checkpoint, save_checkpoint
+from minsep.training.run import Indices, PrivateRun, refuse_gradient
+from minsep.training.schedule import LinearDecay
+from minsep.training.torch_clipping import ClippedSum, Examples, Loss, count_examples
+from minsep.training.torch_processes import Processes
+from minsep.training.torch_tensors import from_array, to_array
+
+__all__ = ["LinearDecay", "PrivateTraining", "ScaleThenPrivatize"]
+
+
+@dataclass(frozen=True)
+class ScaleThenPrivatize:
+    """Adam whose gradients are scaled to one size in all coordinates before they are clipped and noised.
+
+    The scales are 1 / (sqrt(v) + stability), v being Adam's estimate of second moments after the steps before: a
+    function of what was released already. After the noise they are taken off again. Algorithm 8 of Ganesh, McMahan and
+    Thakurta, "On Design Principles for Private Adaptive Optimizers" (2025). The clip norm is that of scaled gradients.
+    """
+
+    stability: float = 1e-3
+
+    def __post_init__(self) -> None:
+        validate.real(stability=self.stability, above=0)
+
+    def scales(self, optimizer: torch.optim.Optimizer, clipped: ClippedSum) -> Tensor:
+        """Return the scales of the next step, as a flat vector."""
+        flat = torch.zeros(clipped.size, dtype=clipped.dtype, device=clipped.device)
+        for parameter, part in zip(clipped.parameters.values(), clipped.parts(flat).values(), strict=True):
+            if "exp_avg_sq" in optimizer.state[parameter]:
+                part.copy_(optimizer.state[parameter]["exp_avg_sq"].flatten())
+        return flat.sqrt_().add_(self.stability).reciprocal_()
+
+
+class PrivateTraining:
+    """A model in private training: batches and noise of a mechanism, clipped gradients, then an optimiser.
+
+    - A step is (sum of clipped gradients + clip_norm * row of noise) / expected batch size, given to the optimiser as
+      the gradient. It is taken for an empty batch too. The divisor is public: never the size of the batch at hand.
+    - `loss(outputs, targets)` is called for one example at a time, as a batch of one.
+    - `clip_norm` bounds the norm of an example's gradient over all parameters, or with `per_layer` by equal parts.
+    - `schedule(step)` is a factor of the optimiser's learning rates, a function of the step (from 0) alone.
+    - Under `torch.distributed` each process takes its share of a batch and keeps its part of the noise.
+    - The noise is of the parameters' order and sizes; without a seed its key comes from the operating system.
+    - A step tells nothing about the data: losses and norms of a batch are not private.
+
+    >>> import minsep
+    >>> inputs, targets = torch.randn(500, 4), torch.randint(0, 2, (500,))
+    >>> strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=4)
+    >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=1.0)
+    >>> model = nn.Linear(4, 2)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.95)
+    >>> trainer = PrivateTraining(
+    ...     model, nn.functional.cross_entropy, optimizer, mechanism, num_examples=500, clip_norm=1.0
+    ... )
+    >>> for indices in trainer.batches():
+    ...     trainer.step(inputs[indices], targets[indices])
+    >>> trainer.steps
+    20
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        optimizer: torch.optim.Optimizer,
+        mechanism: Mechanism,
+        *,
+        num_examples: int,
+        clip_norm: float,
+        expected_batch: float | None = None,
+        micro_batch: int = 64,
+        per_layer: bool = False,
+        scaling: ScaleThenPrivatize | None = None,
+        schedule: Callable[[int], float] | None = None,
+        certificate: Certificate | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.model, self.optimizer = model, optimizer
+        self._clipped = ClippedSum(model, loss, validate.real(clip_norm=clip_norm, above=0), micro_batch, per_layer)
+        _check_optimizer(optimizer, self._clipped, scaling)
+        self._scaling, self._schedule, self._per_layer = scaling, schedule, per_layer
+        self._processes = Processes(self._clipped.device)
+        seed = self._processes.shared_seed(seed)
+        self._run = PrivateRun(
+            mechanism,
+            num_examples=num_examples,
+            clip_norm=clip_norm,
+            expected_batch=expected_batch,
+            certificate=certificate,
+            seed=seed,
+            rank=self._processes.rank,
+            processes=self._processes.count,
+        )
+        self._columns = self._processes.columns(self._clipped.size)
+        self._noise = mechanism.noise(
+            self._clipped.size,
+            np.float64 if self._clipped.dtype == torch.float64 else np.float32,
+            seed=seed,
+            columns=None if self._processes.count == 1 else self._columns,
+        )
+        self._processes.share_tensors([parameter.data for parameter in model.parameters()])
+        self._flat = torch.zeros(self._clipped.size, dtype=self._clipped.dtype, device=self._clipped.device)
+        for group in optimizer.param_groups:
+            group.setdefault("initial_lr", group["lr"])
+
+    @property
+    def steps(self) -> int:
+        """Number of steps taken."""
+        return self._run.steps
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The mechanism whose batches and noise these are."""
+        return self._run.mechanism
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """The proof of what the mechanism is worth, if one was given."""
+        return self._run.certificate
+
+    def batches(self) -> Iterator[Indices]:
+        """Yield the indices of the examples of each step that remains; one call of `step` answers each."""
+        return self._run.batches()
+
+    def loader(self, dataset: Dataset[Any], **options: Any) -> DataLoader[Any]:
+        """Return a `DataLoader` of the examples of each step that remains; its workers read ahead as they like.
+
+        The dataset gives pairs of inputs and targets; an empty batch comes as (None, None).
+
+        >>> import minsep
+        >>> inputs, targets = torch.randn(50, 4), torch.randint(0, 2, (50,))
+        >>> identity = minsep.BandedToeplitz.identity(iterations=5)
+        >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.02), noise_multiplier=1.0)
+        >>> model = nn.Linear(4, 2)
+        >>> trainer = PrivateTraining(
+        ...     model, nn.functional.cross_entropy, torch.optim.SGD(model.parameters(), lr=0.1), mechanism,
+        ...     num_examples=50, clip_norm=1.0,
+        ... )
+        >>> for some, their_targets in trainer.loader(torch.utils.data.TensorDataset(inputs, targets)):
+        ...     trainer.step(some, their_targets)
+        """
+        collate = options.pop("collate_fn", default_collate)
+        sampler: Any = _ReadAhead(self._run)
+        return DataLoader(dataset, batch_sampler=sampler, collate_fn=_CollateOrNothing(collate), **options)
+
+    def step(self, inputs: Examples, targets: Examples) -> None:
+        """Train on the examples of the next batch: all of them, and no others."""
+        examples = count_examples(inputs)
+        if count_examples(targets) != examples:
+            raise ValueError(f"There are {examples} inputs, but {count_examples(targets)} targets.")
+        with self._run.step(examples) as number:
+            scales = None if self._scaling is None else self._scaling.scales(self.optimizer, self._clipped)
+            flat = self._flat.zero_()
+            self._clipped.add_to(flat, inputs, targets, scales)
+            self._add_noise(flat[slice(*self._columns)])
+            self._processes.add_up(flat)
+            if not bool(torch.isfinite(flat).all()):
+                raise refuse_gradient(number)
+            flat.div_(self._run.expected_batch)
+            if scales is not None:
+                flat.div_(scales)
+            self._update(flat)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write model, optimiser, batches, noise and certificate to one file that only its owner can read.
+
+        The file is as secret as the data: it holds the keys of batches and noise. Every process calls this, the first
+        one writes; the number of processes may be another when the run is resumed.
+        """
+        noise = self._noise.state_dict()
+        noise.pop("columns", None)
+        noise["memory"] = self._processes.gather(noise["memory"], self._clipped.size)
+        if self._processes.rank == 0:
+            content = {
+                "run": self._run.state_dict(),
+                "noise": noise,
+                "model": dict(self.model.state_dict()),
+                "optimizer": self.optimizer.state_dict(),
+                "generators": _generators(self._clipped.device),
+            }
+            save_checkpoint(path, self._identity(), content, to_array)
+        self._processes.wait()
+
+    @classmethod
+    def resume(cls, path: str | os.PathLike[str], *arguments: Any, **options: Any) -> "PrivateTraining":
+        """Return the training that wrote a checkpoint, with the arguments it was made with; it goes on bit by bit.
+
+        A checkpoint of another mechanism, number of examples, clip norm or model is refused. The state of torch's
+        random generators, which dropout uses, is restored as well.
+        """
+        training = cls(*arguments, **options)
+        training._load(load_checkpoint(path, training._identity(), from_array))
+        return training
+
+    def _load(self, content: State) -> None:
+        noise = content["noise"]
+        if self._processes.count > 1:
+            noise = {**noise, "columns": list(self._columns)}
+            noise["memory"] = np.ascontiguousarray(noise["memory"][:, slice(*self._columns)])
+        self._noise.load_state_dict(noise)
+        self._run.load_state_dict(content["run"])
+        if self._noise.position != self._run.steps:
+            raise ValueError(f"The checkpoint has noise of step {self._noise.position} at step {self._run.steps}.")
+        self.model.load_state_dict(content["model"])
+        self.optimizer.load_state_dict(content["optimizer"])
+        _set_generators(content["generators"])
+
+    def _identity(self) -> State:
+        return self._run.identity(
+            "training with torch",
+            parameters=[
+                [name, list(value.shape), str(value.dtype)] for name, value in self._clipped.parameters.items()
+            ],
+            per_layer=self._per_layer,
+            scaling=None if self._scaling is None else self._scaling.stability,
+            optimizer=type(self.optimizer).__name__,
+        )
+
+    def _add_noise(self, part: Tensor) -> None:
+        part.add_(torch.from_numpy(next(self._noise)).to(part.device), alpha=self._run.clip_norm)
+
+    def _update(self, flat: Tensor) -> None:
+        for parameter, part in zip(self._clipped.parameters.values(), self._clipped.parts(flat).values(), strict=True):
+            parameter.grad = part.view_as(parameter).to(parameter.device, parameter.dtype)
+        if self._schedule is not None:
+            for group in self.optimizer.param_groups:
+                group["lr"] = group["initial_lr"] * self._schedule(self.steps)
+        self.optimizer.step()
+
+
+class _ReadAhead:
+    """Batches as lists of indices, noted in the run as they are drawn."""
+
+    def __init__(self, run: PrivateRun) -> None:
+        self._run = run
+
+    def __len__(self) -> int:
+        return self._run.remaining
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return self._run.read_ahead()
+
+
+class _CollateOrNothing:
+    """A collate function that knows of empty batches; a class, because workers are sent it."""
+
+    def __init__(self, collate: Callable[[list[Any]], Any]) -> None:
+        self._collate = collate
+
+    def __call__(self, examples: list[Any]) -> Any:
+        return self._collate(examples) if examples else (None, None)
+
+
+def _check_optimizer(optimizer: torch.optim.Optimizer, clipped: ClippedSum, scaling: ScaleThenPrivatize | None) -> None:
+    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    for name, parameter in clipped.parameters.items():
+        if id(parameter) not in held:
+            raise ValueError(f"optimizer does not hold the parameter {name!r}: freeze it or give it to the optimizer.")
+    if len(held) != len(clipped.parameters):
+        raise ValueError(
+            "optimizer holds parameters that are not trainable ones of the model: their gradients have no noise."
+        )
+    if scaling is not None and not isinstance(optimizer, torch.optim.Adam | torch.optim.AdamW):
+        raise ValueError(f"optimizer is {type(optimizer).__name__}, but scaling needs Adam or AdamW.")
+
+
+def _generators(device: torch.device) -> State:
+    states: State = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state_all()
+    return states
+
+
+def _set_generators(states: State) -> None:
+    torch.set_rng_state(states["cpu"])
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(states["cuda"])

@@ -1,0 +1,142 @@
+"""Sums of clipped gradients in PyTorch: one gradient an example by `vmap(grad)`, a micro-batch at a time."""
+
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from minsep import _validation as validate
+
+Loss = Callable[[Any, Any], Tensor]
+Examples = Any
+"""A tensor whose first dimension counts examples, or a tuple or dict of such: the arguments of the model."""
+
+_MIXING = (nn.modules.batchnorm._BatchNorm, nn.SyncBatchNorm)
+
+
+class ClippedSum:
+    """Adds up gradients of examples, each clipped to a norm over all trainable parameters.
+
+    The parameters are one flat vector, in the order in which the model names them. With `per_layer`, the parameters of
+    each of K modules are clipped to `clip_norm / sqrt(K)` by themselves, so that the whole is within `clip_norm` too.
+    """
+
+    def __init__(self, model: nn.Module, loss: Loss, clip_norm: float, micro_batch: int, per_layer: bool) -> None:
+        refuse_mixing(model)
+        self.parameters = {name: value for name, value in model.named_parameters() if value.requires_grad}
+        if not self.parameters:
+            raise ValueError("model has no trainable parameters.")
+        for name, parameter in self.parameters.items():
+            if not parameter.dtype.is_floating_point:
+                raise ValueError(
+                    f"model has the parameter {name!r} of {parameter.dtype}, but noise is for real numbers."
+                )
+        layer_of = (lambda name: name.rpartition(".")[0]) if per_layer else (lambda name: "")
+        self._layers = [list(names) for _, names in groupby(self.parameters, key=layer_of)]
+        self._layer_norm = clip_norm / len(self._layers) ** 0.5
+        self._micro_batch = validate.integer(micro_batch=micro_batch, at_least=1)
+        self._sizes = [parameter.numel() for parameter in self.parameters.values()]
+        self.size = sum(self._sizes)
+        double = any(parameter.dtype == torch.float64 for parameter in self.parameters.values())
+        self.dtype = torch.float64 if double else torch.float32
+        self.device = next(iter(self.parameters.values())).device
+
+        def loss_of_one(parameters: dict[str, Tensor], inputs: Examples, targets: Examples) -> Tensor:
+            arguments, keywords = _arguments(_each(lambda tensor: tensor[None], inputs))
+            output = functional_call(model, parameters, arguments, keywords)
+            return loss(output, _each(lambda tensor: tensor[None], targets))
+
+        self._gradients = vmap(grad(loss_of_one), in_dims=(None, 0, 0), randomness="different")
+
+    def parts(self, flat: Tensor) -> dict[str, Tensor]:
+        """Return a flat vector as its parts of each parameter, which share its memory."""
+        pieces = torch.split(flat, self._sizes)
+        return dict(zip(self.parameters, pieces, strict=True))
+
+    def add_to(self, flat: Tensor, inputs: Examples, targets: Examples, scales: Tensor | None) -> None:
+        """Add the clipped gradients of the examples to a flat vector; a gradient that is not finite makes it so too.
+
+        Gradients are multiplied by the scales before they are clipped.
+        """
+        totals = self.parts(flat)
+        parts_of_scales = None if scales is None else self.parts(scales)
+        constants = {name: parameter.detach() for name, parameter in self.parameters.items()}
+        for start in range(0, count_examples(inputs), self._micro_batch):
+            part = slice(start, start + self._micro_batch)
+            some, their_targets = (_each(lambda tensor, part=part: tensor[part], tree) for tree in (inputs, targets))
+            gradients = {
+                name: gradient.detach().flatten(1).to(flat.device, flat.dtype)
+                for name, gradient in self._gradients(constants, some, their_targets).items()
+            }
+            if parts_of_scales is not None:
+                gradients = {name: gradient * parts_of_scales[name] for name, gradient in gradients.items()}
+            for names in self._layers:
+                norms = [torch.linalg.vector_norm(gradients[name], dim=1) for name in names]
+                norm = torch.linalg.vector_norm(torch.stack(norms), dim=0)
+                factors = self._layer_norm / norm.clamp(min=self._layer_norm)
+                for name in names:
+                    totals[name].addmv_(gradients.pop(name).T, factors)
+
+
+def count_examples(examples: Examples) -> int:
+    """Return how many examples there are; None stands for none.
+
+    >>> count_examples({"words": torch.zeros(3, 5), "mask": torch.zeros(3, 5)})
+    3
+    """
+    if examples is None:
+        return 0
+    counts = {len(tensor) for tensor in _leaves(examples)}
+    if len(counts) != 1:
+        raise ValueError(f"The examples have first dimensions of {sorted(counts)}, but these must be one number.")
+    return counts.pop()
+
+
+def refuse_mixing(model: nn.Module) -> None:
+    """Refuse a model with layers in which examples meet, or that remember the examples they saw.
+
+    >>> refuse_mixing(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
+    Traceback (most recent call last):
+    ValueError: model has the layer '1', a BatchNorm1d, which mixes examples: use GroupNorm or LayerNorm.
+    """
+    if isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
+        raise ValueError(f"model is wrapped in {type(model).__name__}, but it must be the bare module.")
+    for name, layer in model.named_modules():
+        kind = type(layer).__name__
+        if isinstance(layer, _MIXING):
+            raise ValueError(
+                f"model has the layer {name!r}, a {kind}, which mixes examples: use GroupNorm or LayerNorm."
+            )
+        if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats:
+            raise ValueError(
+                f"model has the layer {name!r}, a {kind} that keeps statistics of its examples: set "
+                "track_running_stats=False."
+            )
+        if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.max_norm is not None:
+            raise ValueError(
+                f"model has the layer {name!r}, a {kind} with max_norm, which changes weights by the examples it sees: "
+                "set max_norm=None."
+            )
+
+
+def _each(change: Callable[..., Tensor], tree: Examples) -> Examples:
+    if isinstance(tree, dict):
+        return {name: _each(change, value) for name, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return tuple(_each(change, value) for value in tree)
+    return change(tree)
+
+
+def _leaves(tree: Examples) -> list[Tensor]:
+    if isinstance(tree, dict):
+        tree = tuple(tree.values())
+    return [leaf for part in tree for leaf in _leaves(part)] if isinstance(tree, list | tuple) else [tree]
+
+
+def _arguments(inputs: Examples) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(inputs, dict):
+        return (), inputs
+    return (inputs if isinstance(inputs, tuple) else (inputs,)), {}
