@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,6 @@ from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 
 from minsep import _validation as validate
-from minsep.accounting import Certificate
 from minsep.mechanism import Mechanism
 from minsep.randomness import Key
 from minsep.state import State
@@ -21,6 +20,9 @@ from minsep.training.jax_clipping import LossOfOne, Tree, clipped_gradient, padd
 from minsep.training.jax_noise import NoiseState, Normals, draw, first_state, next_row, secure_normals
 from minsep.training.run import Indices, PrivateRun, refuse_gradient
 from minsep.training.schedule import LinearDecay
+
+if TYPE_CHECKING:
+    from minsep.accounting import Certificate
 
 __all__ = ["NoiseState", "PrivateTraining", "clipped_gradient", "linear_decay", "padded", "privatize"]
 
@@ -105,7 +107,7 @@ class PrivateTraining:
         expected_batch: float | None = None,
         micro_batch: int = 64,
         scale_stability: float | None = None,
-        certificate: Certificate | None = None,
+        certificate: "Certificate | None" = None,
         seed: int | None = None,
     ) -> None:
         self._run = PrivateRun(
@@ -133,7 +135,7 @@ class PrivateTraining:
         return self._run.steps
 
     @property
-    def certificate(self) -> Certificate | None:
+    def certificate(self) -> "Certificate | None":
         """The proof of what the mechanism is worth, if one was given."""
         return self._run.certificate
 

@@ -4,16 +4,19 @@ import json
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minsep import _validation as validate
-from minsep.accounting import Certificate
 from minsep.mechanism import Mechanism
 from minsep.participation.truncation import PADDING
 from minsep.state import State, Uncopyable, envelope
+
+# Accounting takes seconds to import, and a run without a certificate has no use for it.
+if TYPE_CHECKING:
+    from minsep.accounting import Certificate
 
 Indices = NDArray[np.int64]
 
@@ -31,7 +34,7 @@ class PrivateRun(Uncopyable):
         num_examples: int,
         clip_norm: float,
         expected_batch: float | None,
-        certificate: Certificate | None,
+        certificate: "Certificate | None",
         seed: int | None,
         rank: int = 0,
         processes: int = 1,
@@ -112,7 +115,7 @@ class PrivateRun(Uncopyable):
 
     def load_state_dict(self, state: State) -> None:
         """Continue as the run that gave this state would."""
-        certificate = None if state["certificate"] is None else Certificate.from_json(state["certificate"])
+        certificate = None if state["certificate"] is None else _read_certificate(state["certificate"])
         if certificate is not None:
             check_certificate(certificate, self.mechanism)
         self._stream.load_state_dict(state["batches"])
@@ -127,8 +130,10 @@ class PrivateRun(Uncopyable):
         return mine
 
 
-def check_certificate(certificate: Certificate, mechanism: Mechanism) -> None:
+def check_certificate(certificate: "Certificate", mechanism: Mechanism) -> None:
     """Refuse a certificate that did not pass or that is another mechanism's."""
+    from minsep.accounting import Certificate
+
     if not isinstance(certificate, Certificate):
         raise ValueError(f"certificate is {certificate!r}, but it must be a minsep.Certificate.")
     if _plain(certificate.mechanism) != _plain(mechanism.describe()):
@@ -143,6 +148,12 @@ def refuse_gradient(step: int) -> ValueError:
         f"Step {step} has an example whose gradient is not finite: nothing was released. Mend the model or the data, "
         "and resume from the last checkpoint."
     )
+
+
+def _read_certificate(text: str) -> "Certificate":
+    from minsep.accounting import Certificate
+
+    return Certificate.from_json(text)
 
 
 def _plain(description: Any) -> Any:

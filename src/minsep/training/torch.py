@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from minsep import _validation as validate
-from minsep.accounting import Certificate
 from minsep.mechanism import Mechanism
 from minsep.state import State
 from minsep.training.checkpoint import load_checkpoint, save_checkpoint
@@ -20,6 +19,9 @@ from minsep.training.schedule import LinearDecay
 from minsep.training.torch_clipping import ClippedSum, Examples, Loss, count_examples
 from minsep.training.torch_processes import Processes
 from minsep.training.torch_tensors import from_array, to_array
+
+if TYPE_CHECKING:
+    from minsep.accounting import Certificate
 
 __all__ = ["LinearDecay", "PrivateTraining", "ScaleThenPrivatize"]
 
@@ -88,7 +90,7 @@ class PrivateTraining:
         per_layer: bool = False,
         scaling: ScaleThenPrivatize | None = None,
         schedule: Callable[[int], float] | None = None,
-        certificate: Certificate | None = None,
+        certificate: "Certificate | None" = None,
         seed: int | None = None,
     ) -> None:
         self.model, self.optimizer = model, optimizer
@@ -130,7 +132,7 @@ class PrivateTraining:
         return self._run.mechanism
 
     @property
-    def certificate(self) -> Certificate | None:
+    def certificate(self) -> "Certificate | None":
         """The proof of what the mechanism is worth, if one was given."""
         return self._run.certificate
 

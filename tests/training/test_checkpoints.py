@@ -1,0 +1,141 @@
+import os
+import stat
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_array_equal
+
+import minsep
+from minsep.training.checkpoint import load_checkpoint, save_checkpoint
+from minsep.training.torch import PrivateTraining
+from minsep.training.torch_tensors import from_array, to_array
+from tests.training.small import arguments, data, main, mechanism_of, options, train, weights_of
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    path = tmp_path / "run.checkpoint"
+    trainer = PrivateTraining(*arguments(), mechanism_of(), seed=7, **options())
+    train(trainer, steps=5)
+    trainer.save(path)
+    return path
+
+
+def test_a_killed_run_resumes_to_identical_weights(tmp_path):
+    main(tmp_path / "other.checkpoint", tmp_path / "straight.npy")
+    command = [sys.executable, "-m", "tests.training.small", tmp_path / "run.checkpoint", tmp_path / "resumed.npy"]
+    killed = subprocess.run([*command, "8"], check=False)
+    assert killed.returncode == -9
+    assert not (tmp_path / "resumed.npy").exists()
+    main(tmp_path / "run.checkpoint", tmp_path / "resumed.npy")
+    assert_array_equal(np.load(tmp_path / "resumed.npy"), np.load(tmp_path / "straight.npy"))
+
+
+@pytest.mark.parametrize("steps", [0, 1, 4, 10, 11])
+def test_a_run_resumes_at_any_step(tmp_path, steps):
+    main(tmp_path / "other.checkpoint", tmp_path / "straight.npy")
+    trainer = PrivateTraining(*arguments(), mechanism_of(), seed=7, **options())
+    if steps:
+        train(trainer, steps=steps)
+    trainer.save(tmp_path / "run.checkpoint")
+    torch.manual_seed(99)
+    resumed = PrivateTraining.resume(tmp_path / "run.checkpoint", *arguments(), mechanism_of(), **options())
+    assert resumed.steps == steps
+    train(resumed)
+    assert_array_equal(weights_of(resumed.model), np.load(tmp_path / "straight.npy"))
+
+
+@pytest.mark.filterwarnings("ignore:os.fork")  # by JAX, when tests of it ran before: the workers never call it
+def test_a_loader_that_read_ahead_resumes_at_the_step_it_was_at(tmp_path):
+    inputs, targets = data()
+    main(tmp_path / "other.checkpoint", tmp_path / "straight.npy")
+    trainer = PrivateTraining(*arguments(), mechanism_of(), seed=7, **options())
+    dataset = torch.utils.data.TensorDataset(inputs, targets)
+    # Drawing examples in workers uses torch's generator, and so does dropout: compare to a run that loads alike.
+    for some, their_targets in trainer.loader(dataset, num_workers=2, generator=torch.Generator()):
+        trainer.step(some, their_targets)
+        if trainer.steps == 4:
+            break
+    trainer.save(tmp_path / "run.checkpoint")
+    resumed = PrivateTraining.resume(tmp_path / "run.checkpoint", *arguments(), mechanism_of(), **options())
+    train(resumed)
+    assert_array_equal(weights_of(resumed.model), np.load(tmp_path / "straight.npy"))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"mechanism": mechanism_of(noise_multiplier=2.9)}, "has mechanism"),
+        ({"num_examples": 41}, "has num_examples 40, but this stream has 41"),
+        ({"clip_norm": 1.5}, "has clip_norm 1.0, but this stream has 1.5"),
+        ({"expected_batch": 5.0}, "has expected_batch 4.0"),
+        ({"per_layer": True}, "has per_layer False"),
+        ({"width": 6}, "has parameters"),
+    ],
+)
+def test_a_checkpoint_of_another_run_is_refused(checkpoint, change, words):
+    given = {"mechanism": mechanism_of(), **options(), **change}
+    with pytest.raises(ValueError, match=words):
+        PrivateTraining.resume(checkpoint, *arguments(given.pop("width", 4)), given.pop("mechanism"), **given)
+
+
+def test_a_checkpoint_is_its_owners_alone(checkpoint):
+    assert stat.S_IMODE(os.stat(checkpoint).st_mode) == 0o600
+
+
+def test_an_interrupted_save_leaves_the_previous_checkpoint(checkpoint, monkeypatch):
+    before = checkpoint.read_bytes()
+    trainer = PrivateTraining.resume(checkpoint, *arguments(), mechanism_of(), **options())
+    train(trainer, steps=6)
+
+    def fail(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="no space left"):
+        trainer.save(checkpoint)
+    assert checkpoint.read_bytes() == before
+    assert list(checkpoint.parent.iterdir()) == [checkpoint]
+
+
+def test_loading_executes_nothing(checkpoint, tmp_path):
+    class Exploding:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "executed"),)
+
+    np.savez(tmp_path / "bad.npz", plain=np.array([Exploding()], dtype=object))
+    torch.save(Exploding(), tmp_path / "bad.pt")
+    for name in ("bad.npz", "bad.pt"):
+        with pytest.raises(ValueError, match="does not hold a state"):
+            PrivateTraining.resume(tmp_path / name, *arguments(), mechanism_of(), **options())
+    assert not (tmp_path / "executed").exists()
+
+
+def test_the_certificate_is_saved_and_checked(tmp_path):
+    mechanism = mechanism_of()
+    certificate = minsep.certify(mechanism, epsilon=2.0, delta=1e-3)
+    assert certificate.passed
+    trainer = PrivateTraining(*arguments(), mechanism, certificate=certificate, **options())
+    trainer.save(tmp_path / "run.checkpoint")
+    resumed = PrivateTraining.resume(tmp_path / "run.checkpoint", *arguments(), mechanism, **options())
+    assert resumed.certificate == certificate
+
+
+def test_nested_values_come_back_as_they_were(tmp_path):
+    content = {
+        0: [1, 2.5, None, True, ("a", {"b": torch.arange(3)})],
+        "half": torch.tensor([1.5, -2.0], dtype=torch.bfloat16),
+        "scalar": torch.tensor(3.25),
+        "empty": torch.zeros(0, 4),
+        "array": np.arange(6.0).reshape(2, 3),
+    }
+    save_checkpoint(tmp_path / "file", {"version": 1}, content, to_array)
+    loaded = load_checkpoint(tmp_path / "file", {"version": 1}, from_array)
+    assert str(loaded) == str(content)
+    assert loaded["half"].dtype == torch.bfloat16
+    assert loaded["empty"].shape == (0, 4)
+    with pytest.raises(ValueError, match="cannot hold"):
+        save_checkpoint(tmp_path / "file", {"version": 1}, {"object": object()}, to_array)
