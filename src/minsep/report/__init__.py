@@ -1,0 +1,78 @@
+"""Reports and pictures of plans and comparisons. They need the extra `report`."""
+
+import os
+
+from minsep.planning import Comparison, Plan
+from minsep.report.files import check_folder, needing, picture_format, write
+
+__all__ = ["plot", "plot_comparison", "write_comparison", "write_report"]
+
+
+def write_report(plan: Plan, path: str | os.PathLike[str], command: str = "minsep plan ...") -> None:
+    """Write one HTML page about a plan, with all that it needs inside: it opens without a network.
+
+    - It has the answer, the certificate, the privacy curve (an estimate), all that was tried, simulated batch sizes and
+      the strategy; `command` is what makes the plan again.
+    - The file is written whole or not at all.
+
+    >>> import minsep, tempfile, pathlib
+    >>> best = minsep.plan(2000, 20, 60, epsilon=2.0, delta=1e-3, schemes=["poisson"], seed=0)
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "plan.html"
+    >>> write_report(best, path)
+    >>> path.read_text()[:15]
+    '<!doctype html>'
+    """
+    check_folder(path)
+    with needing("plotly"):
+        from minsep.report.page import plan_page
+    write(path, plan_page(plan, command).encode())
+
+
+def plot(plan: Plan, path: str | os.PathLike[str]) -> None:
+    """Write a picture of a plan: privacy, errors, batch sizes and strategy. The suffix is .png or .svg.
+
+    >>> import minsep, tempfile, pathlib
+    >>> best = minsep.plan(2000, 20, 60, epsilon=2.0, delta=1e-3, schemes=["poisson"], seed=0)
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "plan.png"
+    >>> plot(best, path)
+    >>> path.read_bytes()[1:4]
+    b'PNG'
+    """
+    kind = picture_format(path)
+    check_folder(path)
+    with needing("matplotlib"):
+        from minsep.report.static import plan_picture
+    write(path, plan_picture(plan, kind))
+
+
+def write_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """Write one HTML page with the heat maps of a comparison: it opens without a network.
+
+    >>> import minsep, tempfile, pathlib
+    >>> found = minsep.compare(64, epsilons=[2.0], epochs=[32], max_bands=2)
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "comparison.html"
+    >>> write_comparison(found, path)
+    >>> "Against cyclic Poisson" in path.read_text()
+    True
+    """
+    check_folder(path)
+    with needing("plotly"):
+        from minsep.report.page import comparison_page
+    write(path, comparison_page(comparison).encode())
+
+
+def plot_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """Write the two heat maps of a comparison as a picture. The suffix is .png or .svg.
+
+    >>> import minsep, tempfile, pathlib
+    >>> found = minsep.compare(64, epsilons=[2.0], epochs=[32], max_bands=2)
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "ratios.png"
+    >>> plot_comparison(found, path)
+    >>> path.read_bytes()[1:4]
+    b'PNG'
+    """
+    kind = picture_format(path)
+    check_folder(path)
+    with needing("matplotlib"):
+        from minsep.report.static import comparison_picture
+    write(path, comparison_picture(comparison, kind))

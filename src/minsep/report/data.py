@@ -1,0 +1,327 @@
+"""What the figures of a report show: pure functions of a plan or a comparison."""
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minsep.accounting import Certificate, privacy_curve
+from minsep.accounting.certificates import DirectionProof
+from minsep.mechanism import Mechanism
+from minsep.participation.truncation import PADDING
+from minsep.planning import Candidate, Comparison, Plan
+from minsep.strategy import BandedToeplitz
+
+FloatArray = NDArray[np.float64]
+
+SCHEME_NAMES = {
+    "poisson": "DP-SGD, Poisson",
+    "cyclic-poisson": "cyclic Poisson",
+    "balls-in-bins": "balls-in-bins",
+    "min-sep": "b-min-sep",
+}
+# From a quarter of epsilon to twice: 35 steps have one that ends at epsilon.
+_CURVE_STEPS, _CURVE_SAMPLES = 35, 20_000
+_MOST_RELATIVE_ERROR = 0.5
+_MOST_DRAWN = 30_000_000  # examples enlisted and batches' entries drawn: some seconds
+_MOST_POINTS = 2_000
+_METHODS = {"gaussian": "in closed form", "pld": "from the privacy loss distribution"}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """delta over epsilon: the larger of the two directions, with its standard error, and each direction."""
+
+    epsilons: FloatArray
+    deltas: FloatArray
+    stderrs: FloatArray
+    remove: FloatArray
+    add: FloatArray
+    method: str
+    samples: int
+    upper_bound: bool
+
+    @property
+    def exact(self) -> bool:
+        """Whether no samples were needed."""
+        return self.samples == 0
+
+    @property
+    def shown(self) -> NDArray[np.bool_]:
+        """Where the curve can be drawn on a logarithmic scale, and its error is small beside it."""
+        return (self.deltas > 0) & (self.stderrs < _MOST_RELATIVE_ERROR * self.deltas)
+
+    @property
+    def words(self) -> str:
+        """What the curve is, and how sure."""
+        if self.exact:
+            return f"Computed {_METHODS.get(self.method, 'by ' + self.method)}, without samples."
+        of_bound = " of an upper bound" if self.upper_bound else ""
+        return (
+            f"An estimate{of_bound} from {self.samples:,} samples, not a guarantee: the band is two standard errors "
+            "to each side. The guarantee is the certified point."
+        )
+
+
+@dataclass(frozen=True)
+class Series:
+    """One scheme over the number of bands: its best separation for each."""
+
+    scheme: str
+    tuned: bool
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def name(self) -> str:
+        """The scheme, and whether its strategy is tuned to the sampling."""
+        return SCHEME_NAMES[self.scheme] + (", tuned" if self.tuned else "")
+
+    @property
+    def bands(self) -> list[int]:
+        """Numbers of bands, increasing."""
+        return [one.bands for one in self.candidates]
+
+    @property
+    def errors(self) -> list[float]:
+        """Root mean squared errors of prefix sums."""
+        return [one.error for one in self.candidates if one.error is not None]
+
+    @property
+    def noise_multipliers(self) -> list[float]:
+        """Noise that each needs."""
+        return [one.noise_multiplier for one in self.candidates if one.noise_multiplier is not None]
+
+
+@dataclass(frozen=True)
+class BatchSizes:
+    """Sizes of the first batches of a simulated run."""
+
+    sizes: NDArray[np.int64]
+    """As many as were simulated; none if the dataset is too large for a report."""
+    iterations: int
+    expected: float
+    cut: int | None
+
+    @property
+    def every(self) -> int:
+        """One batch in so many is drawn, so that a plot stays light."""
+        return max(1, math.ceil(self.sizes.size / _MOST_POINTS))
+
+    @property
+    def words(self) -> str:
+        """What was simulated, in a sentence or two."""
+        if self.sizes.size == 0:
+            return f"Not simulated, because the dataset is large: {self.expected:,.6g} examples are expected."
+        part = "" if self.sizes.size == self.iterations else f" of its first {self.sizes.size:,} iterations"
+        sentence = (
+            f"Batches{part} in one simulated run, not yours: {self.expected:,.6g} examples expected, between "
+            f"{self.sizes.min():,} and {self.sizes.max():,} seen, standard deviation {self.sizes.std():,.3g}."
+        )
+        if self.cut is not None:
+            full = int((self.sizes == self.cut).sum())
+            sentence += f" Larger batches are cut to {self.cut:,} examples: {full:,} had that size."
+        return sentence + (f" One in {self.every} is drawn." if self.every > 1 else "")
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """First column of the strategy matrix, and that of the paper's choice if it differs."""
+
+    chosen: FloatArray
+    paper: FloatArray | None
+
+
+@dataclass(frozen=True)
+class Proof:
+    """How one direction of a certificate was proven, in words."""
+
+    direction: str
+    question: str
+    how: str
+    evidence: str
+    passed: bool
+
+
+def key_numbers(plan: Plan) -> list[tuple[str, str, str]]:
+    """Return what matters most: a name, a value and a remark each."""
+    share = gain_over_baseline(plan)
+    numbers = [
+        ("Privacy", f"ε = {plan.task.epsilon:g}", f"δ = {plan.task.delta:g}"),
+        ("Noise multiplier", f"{plan.mechanism.noise_multiplier:.4g}", "standard deviation over clip norm"),
+        ("Error", f"{plan.error:.4g}", "root mean square, prefix sums"),
+    ]
+    if share is not None:
+        sign = "-" if share >= 0 else "+"
+        numbers.append(("Against the best baseline", f"{sign}{100 * abs(share):.1f} %", plan.baseline.name))
+    return numbers
+
+
+def gain_over_baseline(plan: Plan) -> float | None:
+    """Return by which share the error is below the best baseline's; None if there is none, or it was chosen."""
+    baseline = plan.baseline
+    if baseline.scheme == "min-sep" or baseline == plan.chosen or baseline.error is None:
+        return None
+    return 1 - plan.error / baseline.error
+
+
+def gains(plan: Plan) -> list[str]:
+    """Return what the plan gains over the best baseline and by tuning the strategy, in sentences."""
+    baseline, share = plan.baseline, gain_over_baseline(plan)
+    if baseline == plan.chosen and baseline.scheme != "min-sep":
+        sentences = ["It is the best of the baselines: nothing else that was tried has less error."]
+    elif share is None:
+        sentences = ["Nothing but b-min-sep was tried, so there is no baseline to compare with."]
+    else:
+        kind = "exact" if baseline.exact else "estimated"
+        sentences = [
+            f"Its error is {100 * abs(share):.1f} % {'below' if share >= 0 else 'above'} that of the best baseline, "
+            f"{baseline.name} ({baseline.error:.4g}, {kind})."
+        ]
+    if plan.chosen.shrink != 1.0:
+        sentences.append(
+            f"Tuning the strategy to the sampling accounts for {100 * plan.gain:.1f} %, by estimates: its coefficients "
+            f"below the diagonal are {plan.chosen.shrink:g} times the paper's, before scaling."
+        )
+    return sentences
+
+
+def curve(plan: Plan) -> Curve:
+    """Return the privacy curve of the chosen mechanism, from a quarter of epsilon to twice."""
+    return _curve(plan.mechanism, plan.task.epsilon)
+
+
+@lru_cache(maxsize=4)
+def _curve(mechanism: Mechanism, epsilon: float) -> Curve:
+    epsilons = epsilon * (0.25 + 1.75 * np.arange(_CURVE_STEPS + 1) / _CURVE_STEPS)
+    found = privacy_curve(mechanism, epsilons, samples=_CURVE_SAMPLES)
+    return Curve(
+        found.epsilons,
+        found.deltas,
+        found.stderrs,
+        found.remove,
+        found.add,
+        found.method,
+        found.samples,
+        found.upper_bound,
+    )
+
+
+def series(plan: Plan) -> list[Series]:
+    """Return the best candidate of each scheme for each number of bands, with the paper's strategies and tuned."""
+    best: dict[tuple[str, bool], dict[int, Candidate]] = {}
+    for one in reversed([one for one in plan.table if one.error is not None]):  # the best is first, so it stays
+        best.setdefault((one.scheme, one.shrink != 1.0), {})[one.bands] = one
+    return [
+        Series(scheme, tuned, tuple(found[bands] for bands in sorted(found)))
+        for scheme in SCHEME_NAMES
+        for tuned in (False, True)
+        if (found := best.get((scheme, tuned)))
+    ]
+
+
+def tried(plan: Plan) -> list[Candidate]:
+    """Return the candidates that were measured, the best first."""
+    return [one for one in plan.table if one.error is not None]
+
+
+def skipped(plan: Plan) -> list[Candidate]:
+    """Return the candidates that were not measured; each has its reason."""
+    return [one for one in plan.table if one.skipped]
+
+
+def batch_sizes(plan: Plan) -> BatchSizes:
+    """Return the sizes of the batches of a simulated run."""
+    return _batch_sizes(plan.mechanism, plan.task.num_examples, plan.seed)
+
+
+@lru_cache(maxsize=4)
+def _batch_sizes(mechanism: Mechanism, num_examples: int, seed: int) -> BatchSizes:
+    expected = mechanism.scheme.expected_batch_size(num_examples)
+    steps = int(min(mechanism.iterations, max(0.0, (_MOST_DRAWN - num_examples) / max(expected, 1.0))))
+    cut = None if mechanism.truncation is None else mechanism.truncation.batch_size
+    sizes = np.zeros(steps, dtype=np.int64)
+    if steps:
+        # Never the seed itself: a run with that seed would have these very batches.
+        simulated = int.from_bytes(hashlib.sha256(f"minsep report {seed}".encode()).digest())
+        stream = mechanism.batches(num_examples, seed=simulated)
+        for step in range(steps):
+            sizes[step] = np.count_nonzero(next(stream) != PADDING)
+    return BatchSizes(sizes, mechanism.iterations, expected, cut)
+
+
+def coefficients(plan: Plan) -> Coefficients:
+    """Return the coefficients of the chosen strategy, and of the paper's if it was tuned."""
+    strategy = plan.mechanism.strategy
+    assert isinstance(strategy, BandedToeplitz)
+    tuned = plan.chosen.shrink != 1.0
+    paper = replace(plan.chosen, shrink=1.0).strategy(strategy.iterations).coefficients if tuned else None
+    return Coefficients(strategy.coefficients, paper)
+
+
+def proofs(certificate: Certificate) -> list[Proof]:
+    """Return how both directions were proven, in words."""
+    questions = {
+        "remove": "How much likelier an outcome is with an example than without it",
+        "add": "How much likelier an outcome is without an example than with it",
+    }
+    return [
+        Proof(
+            proof.direction,
+            questions[proof.direction],
+            _how(proof, certificate),
+            _evidence(proof, certificate),
+            proof.passed,
+        )
+        for proof in certificate.proofs
+    ]
+
+
+def _how(proof: DirectionProof, certificate: Certificate) -> str:
+    if proof.method in _METHODS:
+        return f"Computed {_METHODS[proof.method]}"
+    if proof.method == "free":
+        return "Follows from epsilon alone, without samples"
+    if proof.samples == 0:
+        return "By a bound alone, without samples"
+    law = f"a tilted law ({proof.copies} copies)" if proof.method == "tilted" else "the mechanism itself"
+    test = "Test by betting" if certificate.test == "betting" else "Average"
+    return f"{test} over {proof.samples:,} samples of {law}"
+
+
+def _evidence(proof: DirectionProof, certificate: Certificate) -> str:
+    if not proof.passed:
+        return proof.reason
+    if proof.method in _METHODS:
+        return f"δ(ε) is {proof.bound:.4g}, at most {certificate.delta:g}"
+    if proof.method == "free":
+        return "e^-ε is at most the probability to never take part"
+    if proof.samples == 0:
+        return f"bound {proof.bound:.4g}, at most {proof.level:.4g}"
+    if certificate.test == "fixed":
+        return f"average {proof.mean:.4g}, at most {certificate.delta / 2:.4g}"
+    target = math.log(certificate.attempts / certificate.failure_probability)
+    return f"log wealth {proof.log_wealth:.4g}, at least {target:.4g}"
+
+
+def ratios(comparison: Comparison, other: str) -> FloatArray:
+    """Return the ratios of mean squared errors: a row for each epoch length, a column for each epsilon."""
+    return np.array(comparison.ratios(other))
+
+
+def widest(comparison: Comparison, others: tuple[str, ...]) -> float:
+    """Return the half width of a colour scale for log2 ratios that has 1 in its middle, for several maps alike."""
+    largest = max(float(np.abs(np.log2(ratios(comparison, other))).max()) for other in others)
+    return max(largest, math.log2(1.1))
+
+
+def verdict(comparison: Comparison, other: str) -> str:
+    """Return what a heat map says, in a sentence."""
+    values = ratios(comparison, other)
+    better = int((values < 1).sum())
+    return (
+        f"Against {SCHEME_NAMES[other]}, b-min-sep has less error in {better} of {values.size} settings; its mean "
+        f"squared error is between {values.min():.3g} and {values.max():.3g} times as large."
+    )

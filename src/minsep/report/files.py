@@ -1,0 +1,51 @@
+"""Files that are written whole or not at all, and packages that are there or not."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def write(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write a file, so that at every moment there is the old one or the new one."""
+    path = Path(path)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def check_folder(path: str | os.PathLike[str]) -> None:
+    """Refuse a path whose folder does not exist, before any work is done for it."""
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise ValueError(f"path is {os.fspath(path)!r}, but the folder {str(folder)!r} does not exist.")
+
+
+def picture_format(path: str | os.PathLike[str]) -> str:
+    """Return the format that a suffix names.
+
+    >>> picture_format("plan.SVG")
+    'svg'
+    >>> picture_format("plan.gif")
+    Traceback (most recent call last):
+    ValueError: path is 'plan.gif', but its suffix must be .png or .svg.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in (".png", ".svg"):
+        raise ValueError(f"path is {os.fspath(path)!r}, but its suffix must be .png or .svg.")
+    return suffix[1:]
+
+
+@contextmanager
+def needing(package: str) -> Iterator[None]:
+    """Say what to install if an import inside fails for want of the package."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != package:
+            raise
+        raise ImportError(f"Reports and plots need {package}: pip install 'minsep[report]'.") from None

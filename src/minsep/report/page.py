@@ -1,0 +1,253 @@
+"""One HTML page with all that it needs inside. Whatever comes from outside is escaped."""
+
+import json
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from plotly.offline import get_plotlyjs
+
+from minsep.planning import Candidate, Comparison, Plan
+from minsep.report import data, figures, palette
+
+# The browser itself refuses every request to the network.
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'"
+)
+_COMPARED = ("cyclic-poisson", "balls-in-bins")
+
+
+def plan_page(plan: Plan, command: str) -> str:
+    """Return the report of a plan."""
+    task = plan.task
+    numbers = "".join(
+        f'<div><dt>{escape(name)}</dt><dd><span class="value">{escape(value)}</span>'
+        f'<span class="remark">{escape(remark)}</span></dd></div>'
+        for name, value, remark in data.key_numbers(plan)
+    )
+    cut = "" if task.max_batch_size is None else f", cut to {task.max_batch_size:,}"
+    header = (
+        f'<p class="eyebrow">A plan for {task.num_examples:,} examples, batches of {task.batch_size:g}{cut}, '
+        f"{task.iterations:,} iterations</p>"
+        f"<h1>{escape(_capital(plan.chosen.name))}</h1>"
+        f'<p class="answer">{escape(plan.statement)}</p>'
+        + "".join(f"<p>{escape(sentence)}</p>" for sentence in data.gains(plan))
+        + f'<dl class="numbers">{numbers}</dl>'
+    )
+    sections = [
+        _section("Certificate", _certificate(plan)),
+        _section("Privacy", _privacy(plan)),
+        _section("Noise and error of all that was tried", _search(plan)),
+        _section("Batch sizes", _batches(plan)),
+        _section("Strategy", _strategy(plan)),
+        _section("Make it again", _again(plan, command)),
+    ]
+    return _page(f"Plan: {plan.chosen.name}", header, sections, plan.certificate.versions.get("minsep", ""))
+
+
+def comparison_page(comparison: Comparison) -> str:
+    """Return the heat maps of a comparison as a page."""
+    header = (
+        f'<p class="eyebrow">{comparison.iterations:,} iterations, δ = {comparison.delta:g}, at most '
+        f"{comparison.max_bands} bands</p><h1>b-min-sep beside cyclic Poisson and balls-in-bins</h1>"
+        '<p class="answer">Mean squared error of prefix sums with b-min-sep over that with another scheme, each with '
+        "its best number of bands and b-min-sep with its best separation. Below 1, b-min-sep is better. Numbers are "
+        "estimates, not guarantees.</p>"
+    )
+    limit = data.widest(comparison, _COMPARED)
+    maps = "".join(
+        f"<div><h2>Against {escape(data.SCHEME_NAMES[other])}</h2>"
+        + _figure(
+            f"ratios-{other}",
+            figures.ratio_map(comparison, other, limit),
+            data.verdict(comparison, other),
+            _table(
+                ["epoch length", *(f"ε = {epsilon:g}" for epsilon in comparison.epsilons)],
+                [
+                    [f"{epoch:,}", *(f"{ratio:.3f}" for ratio in row)]
+                    for epoch, row in zip(comparison.epochs, data.ratios(comparison, other), strict=True)
+                ],
+            ),
+            tall=True,
+        )
+        + "</div>"
+        for other in _COMPARED
+    )
+    cells = [
+        [f"{cell.epoch:,}", f"{cell.epsilon:g}", one.name, f"{one.noise_multiplier:.4g}", f"{one.error:.4g}"]
+        for cell in comparison.cells
+        for one in cell.best.values()
+    ]
+    best = _table(["epoch length", "ε", "mechanism", "noise multiplier", "error"], cells)
+    sections = [f'<section class="pair">{maps}</section>', _section("The best of each scheme", _details(best))]
+    return _page("b-min-sep beside other schemes", header, sections, "")
+
+
+def _certificate(plan: Plan) -> str:
+    certificate = plan.certificate
+    status = (
+        '<p class="status">✓ Certified</p>' if certificate.passed else '<p class="status refused">✗ Not certified</p>'
+    )
+    rows = [
+        [proof.direction, proof.question, proof.how, proof.evidence, "passed" if proof.passed else "refused"]
+        for proof in data.proofs(certificate)
+    ]
+    return (
+        f"{status}<p>{escape(certificate.statement)}</p>"
+        + _table(["direction", "what is bounded", "how it was shown", "evidence", "outcome"], rows, text=True)
+        + "<p>Anyone can check it: save the certificate and run <code>minsep verify certificate.json</code>. "
+        "It holds no data of any person.</p>"
+        '<p><button type="button" data-download="certificate" data-name="certificate.json">Download the certificate'
+        '</button><button type="button" data-copy="certificate">Copy</button></p>'
+        "<details><summary>The certificate as JSON</summary>"
+        f'<pre class="long" tabindex="0" id="certificate">{escape(certificate.to_json())}</pre></details>'
+    )
+
+
+def _privacy(plan: Plan) -> str:
+    curve = data.curve(plan)
+    rows = [
+        [f"{epsilon:.4g}", f"{remove:.3g}", f"{add:.3g}", f"{stderr:.1g}"]
+        for epsilon, remove, add, stderr in zip(curve.epsilons, curve.remove, curve.add, curve.stderrs, strict=True)
+    ]
+    return "<p>How δ falls as ε grows, for the mechanism of this plan.</p>" + _figure(
+        "privacy",
+        figures.privacy(plan),
+        curve.words,
+        _table(["ε", "δ, remove", "δ, add", "standard error of the larger"], rows),
+    )
+
+
+def _search(plan: Plan) -> str:
+    tried, skipped = data.tried(plan), data.skipped(plan)
+    found = data.series(plan)
+    introduction = (
+        f"<p>{len(tried):,} mechanisms at ({plan.task.epsilon:g}, {plan.task.delta:g})-DP, each scheme with its best "
+        "separation. The error is the root mean square over prefix sums of the noise for clip norm 1: less is better. "
+        "The star is the plan, with certified noise; the others are estimates where no exact value is known.</p>"
+    )
+    parts = []
+    for quantity, title in (("error", "Error"), ("noise_multiplier", "Noise multiplier")):
+        caption = "; ".join(
+            f"{one.name}: {min(one.errors if quantity == 'error' else one.noise_multipliers):.4g}" for one in found
+        )
+        parts.append(
+            f"<div><h3>{title}</h3>"
+            + _figure(quantity.replace("_", "-"), figures.by_bands(plan, quantity), f"Least of each: {caption}.", "")
+            + "</div>"
+        )
+    table = _table(
+        ["mechanism", "bands", "separation", "noise multiplier", "error", "known"],
+        [_candidate_row(one) for one in tried],
+        chosen={tried.index(plan.chosen)} if plan.chosen in tried else set(),
+    )
+    text = (
+        introduction + f'<div class="pair">{"".join(parts)}</div>' + _details(table, f"All {len(tried):,} mechanisms")
+    )
+    if skipped:
+        rows = [[one.name, one.skipped] for one in skipped]
+        text += _details(_table(["mechanism", "reason"], rows, text=True), f"{len(skipped):,} skipped, with reasons")
+    return text
+
+
+def _candidate_row(one: Candidate) -> list[str]:
+    kind = "exact" if one.exact else "estimate"
+    return [one.name, f"{one.bands:,}", f"{one.min_sep:,}", f"{one.noise_multiplier:.4g}", f"{one.error:.4g}", kind]
+
+
+def _batches(plan: Plan) -> str:
+    found = data.batch_sizes(plan)
+    if found.sizes.size == 0:
+        return f"<p>{escape(found.words)}</p>"
+    quantiles = [0, 5, 25, 50, 75, 95, 100]
+    values = np.percentile(found.sizes, quantiles)
+    rows = [[f"{quantile} %", f"{value:,.6g}"] for quantile, value in zip(quantiles, values, strict=True)]
+    return _figure("batches", figures.batches(plan), found.words, _table(["share of batches", "at most"], rows))
+
+
+def _strategy(plan: Plan) -> str:
+    found = data.coefficients(plan)
+    words = (
+        "The first column of the strategy matrix: how much of the noise of an iteration is made of, and later taken "
+        "back by, its neighbours."
+    )
+    headings, columns = ["iterations back", "coefficient"], [found.chosen]
+    if found.paper is not None:
+        headings.append("the paper's choice")
+        columns.append(found.paper)
+    rows = [[str(place), *(f"{value:.5f}" for value in row)] for place, row in enumerate(zip(*columns, strict=True))]
+    return _figure("strategy", figures.strategy(plan), words, _table(headings, rows))
+
+
+def _again(plan: Plan, command: str) -> str:
+    versions = ", ".join(f"{name} {value}" for name, value in plan.certificate.versions.items())
+    return (
+        f'<pre class="wrap" id="command">{escape(command)}</pre>'
+        '<p><button type="button" data-copy="command">Copy</button></p>'
+        f'<p class="quiet">Seed of the search and the certificate: {plan.seed}. Fingerprint of the mechanism: '
+        f"<code>{escape(plan.mechanism.fingerprint[:16])}</code>. Made with {escape(versions)}.</p>"
+    )
+
+
+def _section(title: str, content: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{content}</section>"
+
+
+def _figure(name: str, figure: Any, words: str, table: str, *, tall: bool = False) -> str:
+    # An opening angle could end the script element; in JSON it may be written by its number.
+    drawn = figure.to_json().replace("<", "\\u003c")
+    return (
+        f'<figure><div class="plot{" tall" if tall else ""}" id="plot-{name}" data-figure="figure-{name}" role="img" '
+        f'aria-label="{escape(words)}"></div><script type="application/json" id="figure-{name}">{drawn}</script>'
+        f"<figcaption>{escape(words)}</figcaption>{_details(table)}</figure>"
+    )
+
+
+def _details(table: str, summary: str = "The numbers") -> str:
+    return f"<details><summary>{escape(summary)}</summary>{table}</details>" if table else ""
+
+
+def _table(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], *, text: bool = False, chosen: Iterable[int] = ()
+) -> str:
+    """Return a table: the first column names its row, the others are numbers unless they are text."""
+    kind = "" if text else ' class="number"'
+    first, *others = headings
+    head = f'<th scope="col">{escape(first)}</th>' + "".join(
+        f'<th scope="col"{kind}>{escape(heading)}</th>' for heading in others
+    )
+    body = "".join(
+        f'<tr{" class=chosen" if place in chosen else ""}><th scope="row">{escape(row[0])}</th>'
+        + "".join(f"<td{kind}>{escape(value)}</td>" for value in row[1:])
+        + "</tr>"
+        for place, row in enumerate(rows)
+    )
+    return (
+        '<div class="scroll" tabindex="0" role="region" aria-label="Table">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _capital(name: str) -> str:
+    """Return a name as a heading; b-min-sep stays as it is."""
+    return name if name.startswith("b-") else name[0].upper() + name[1:]
+
+
+def _page(title: str, header: str, sections: Iterable[str], version: str) -> str:
+    assets = files("minsep.report") / "assets"
+    style, script = ((assets / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    made = f"Made by minsep {escape(version)}." if version else "Made by minsep."
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f'<title>{escape(title)}</title><link rel="icon" href="data:,"><style>{style}</style></head><body>'
+        f"<header>{header}</header><main>{''.join(sections)}</main>"
+        f"<footer><p>{made} This page needs no network.</p>"
+        "<noscript><p>The plots need JavaScript; the tables hold their numbers.</p></noscript></footer>"
+        f'<script type="application/json" id="night">{json.dumps(palette.NIGHT)}</script>'
+        f"<script>{get_plotlyjs()}</script><script>{script}</script></body></html>\n"
+    )
