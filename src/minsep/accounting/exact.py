@@ -219,7 +219,7 @@ def exact_curve(mechanism: Mechanism) -> ExactCurve | None:
 
 
 def _user_level(mechanism: Mechanism, scheme: MultiAttributionMinSep) -> ExactCurve | None:
-    """Return the curve of a user with several examples: for independent noise and coins, or for public coins."""
+    """Return the curve of a user with several examples for public coins, and that of Poisson sampling for one."""
     strategy, sigma, n = mechanism.strategy, mechanism.noise_multiplier, mechanism.iterations
     bound, prob = scheme.user_bound, scheme.sampling_prob
     if scheme.coins == "public":
@@ -228,14 +228,8 @@ def _user_level(mechanism: Mechanism, scheme: MultiAttributionMinSep) -> ExactCu
             return GaussianMixtureCurve(np.sqrt(squares) * (strategy.column_norms.max() / sigma), probabilities)
         sensitivity = bound * strategy.sensitivity(scheme.min_sep, -(-n // scheme.min_sep))
         return GaussianCurve(sensitivity / sigma, upper_bound=True)
-    if scheme.min_sep == 1 and strategy.bands == 1:
-        never = (1 - prob) ** (bound * n)
-        if bound == 1:
-            return PldCurve(_poisson(sigma, prob, n), never)
-        counts = range(bound + 1)
-        chances = [math.comb(bound, j) * prob**j * (1 - prob) ** (bound - j) for j in counts]
-        one = pld.from_mixture_gaussian_mechanism(sigma, counts, chances)
-        return PldCurve(one.self_compose(n), never)
+    if bound == scheme.min_sep == strategy.bands == 1:
+        return PldCurve(_poisson(sigma, prob, n), (1 - prob) ** n)
     return None
 
 

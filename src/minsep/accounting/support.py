@@ -16,7 +16,6 @@ SUPPORTED = (
     "MinSep with bands <= min_sep: sampled, also truncated",
     "MinSep or Poisson with more bands, not truncated: sampled, as an upper bound",
     "MultiAttributionMinSep with public coins, not truncated: exact, as an upper bound",
-    "MultiAttributionMinSep with min_sep 1 and 1 band, not truncated: exact",
     "MultiAttributionMinSep, not truncated, like MinSep: sampled; block 'participated' with BandedToeplitz of bands <= "
     "min_sep only",
     "truncated always means with the truncation's num_examples",

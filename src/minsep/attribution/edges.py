@@ -122,11 +122,7 @@ def _read_csv_text(path: Path, header: bool, columns: tuple[int, int]) -> tuple[
 
 def _read_parquet(path: Path) -> tuple[NDArray[Any], NDArray[Any], int]:
     """Read two columns; rows are counted from 0. A column of lists of users has one row an example."""
-    try:
-        import pyarrow.parquet as parquet
-        import pyarrow.types as types
-    except ImportError:
-        raise ValueError("A .parquet file needs pyarrow: pip install 'minsep[parquet]', or use .csv.") from None
+    pyarrow, parquet = _pyarrow()
     names = parquet.read_schema(path).names
     if len(names) < 2:
         raise ValueError(f"The file {str(path)!r} has the columns {names}, but it must have two: example and user.")
@@ -137,8 +133,8 @@ def _read_parquet(path: Path) -> tuple[NDArray[Any], NDArray[Any], int]:
         if column.null_count:
             missing = int(np.argmax(column.is_null().to_numpy()))
             raise ValueError(f"Row {missing} of {str(path)!r} has no {name} id.")
-    examples, users = (column.to_numpy() if not types.is_list(column.type) else column for column in columns)
-    if types.is_list(columns[1].type):
+    examples, users = columns[0].to_numpy(), columns[1].to_numpy()
+    if pyarrow.types.is_list(columns[1].type):
         lists = columns[1].combine_chunks()
         lengths = lists.value_lengths().to_numpy()
         if not lengths.all():
@@ -146,8 +142,8 @@ def _read_parquet(path: Path) -> tuple[NDArray[Any], NDArray[Any], int]:
             raise ValueError(f"Example {empty} of {str(path)!r} has no user, but every example must have at least one.")
         users = lists.flatten().to_numpy(zero_copy_only=False)
         examples = np.repeat(examples, lengths)
-    if users.dtype.kind in "iu" or users.dtype.kind == "f":
-        users = whole_numbers(user=users)
+        if users.dtype.kind == "f":  # numbers with missing ones among them
+            users = whole_numbers(user=users)
     _refuse_negative(examples, "example", 0)
     _refuse_negative(users, "user", 0)
     return _text_unless_numbers(examples), _text_unless_numbers(users), 0
@@ -173,3 +169,36 @@ def _refuse_negative(ids: NDArray[Any], name: str, first_row: int) -> None:
         raise ValueError(
             f"Row {first_row + place} has the {name} id {ids[place]}, but every row must have an integer of at least 0."
         )
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a file of examples that could not be written, before any work is done for it."""
+    if path.suffix.lower() not in (".csv", ".parquet"):
+        raise ValueError(f"output is {str(path)!r}, but its name must end in .csv or .parquet.")
+    if path.suffix.lower() == ".parquet":
+        _pyarrow()
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"output is {str(path)!r}, but the folder {str(path.absolute().parent)!r} does not exist.")
+
+
+def write_examples(path: Path, ids: NDArray[Any]) -> None:
+    """Write the ids of examples, in their order, as a column `example`; whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    if path.suffix.lower() == ".parquet":
+        pyarrow, parquet = _pyarrow()
+        parquet.write_table(pyarrow.table({"example": ids}), partial)
+    else:
+        with open(partial, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["example"])
+            writer.writerows([item] for item in ids.tolist())
+    partial.replace(path)
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise ValueError("A .parquet file needs pyarrow: pip install 'minsep[parquet]', or use .csv.") from None
+    return pyarrow, pyarrow.parquet

@@ -1,0 +1,62 @@
+"""`minsep bound`: keep examples so that no user has too many of them."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from minsep.cli.options import Json
+from minsep.cli.output import print_json, print_table
+
+
+def bound(
+    edges: Annotated[
+        Path, typer.Argument(help="Edges, .csv or .parquet: columns example and user, or else the first two.")
+    ],
+    user_bound: Annotated[int, typer.Option(help="Most examples of one user that are kept (k_u).")],
+    duplicates: Annotated[
+        bool, typer.Option("--duplicates", help="Keep an example again while all of its users have room.")
+    ] = False,
+    neighbourhood_bound: Annotated[
+        int | None, typer.Option(help="Most kept examples that share users with one, itself included (k_e).")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random order that is gone through.")] = 0,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write the ids of kept examples to this .csv or .parquet file."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Bound contributions: keep examples, greedily in a random order, so that no user has more than a given number.
+
+    Example: `minsep bound edges.csv --user-bound 2 -o kept.parquet`
+    """
+    from minsep import AttributionGraph, bound_contributions
+    from minsep.attribution.edges import check_writable, write_examples
+
+    if output is not None:
+        check_writable(output)
+    graph = AttributionGraph.from_edges(edges)
+    bounded = bound_contributions(
+        graph, user_bound, duplicates=duplicates, neighbourhood_bound=neighbourhood_bound, seed=seed
+    )
+    summary: dict[str, Any] = bounded.summary()
+    if output is not None:
+        assert bounded.graph.example_ids is not None
+        write_examples(output, bounded.graph.example_ids)
+        summary["output"] = str(output)
+    if json:
+        print_json(summary)
+        return
+    rows = {
+        "Examples kept": f"{summary['examples_kept']:,} of {summary['examples_before']:,}",
+        "Different examples kept": f"{summary['distinct_examples_kept']:,}",
+        "Edges kept": f"{summary['edges_kept']:,} of {summary['edges_before']:,}",
+        "Users with a kept example": f"{summary['users_kept']:,} of {summary['users_before']:,}",
+        "Most kept examples of one user": f"{summary['most_examples_of_a_user']:,}",
+        "Examples that share users with one: mean (largest)": (
+            f"{summary['mean_neighbourhood']:.2f} ({summary['largest_neighbourhood']:,})"
+        ),
+        **({"Written to": str(output)} if output else {}),
+    }
+    print_table(f"Contributions bounded to {user_bound} examples a user", rows)
