@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from minsep.participation import Poisson as Poisson
     from minsep.participation import Truncation as Truncation
     from minsep.participation import Unamplified as Unamplified
+    from minsep.planning import Comparison as Comparison
+    from minsep.planning import Plan as Plan
+    from minsep.planning import compare as compare
+    from minsep.planning import plan as plan
     from minsep.state import load_state as load_state
     from minsep.state import save_state as save_state
     from minsep.strategy import BandedInverseToeplitz as BandedInverseToeplitz
@@ -46,12 +50,14 @@ _ROOM_OF = {
     "Bounded": "attribution",
     "Calibration": "accounting",
     "Certificate": "accounting",
+    "Comparison": "planning",
     "CyclicPoisson": "participation",
     "Dense": "strategy",
     "Estimate": "accounting",
     "Mechanism": "mechanism",
     "MinSep": "participation",
     "MultiAttributionMinSep": "attribution",
+    "Plan": "planning",
     "Poisson": "participation",
     "PrivacyCurve": "accounting",
     "Truncation": "participation",
@@ -60,11 +66,13 @@ _ROOM_OF = {
     "bound_contributions": "attribution",
     "calibrate": "accounting",
     "certify": "accounting",
+    "compare": "planning",
     "estimate_delta": "accounting",
     "estimate_epsilon": "accounting",
     "fixed_batches": "attribution",
     "load_state": "state",
     "neighbourhood_rule": "attribution",
+    "plan": "planning",
     "privacy_curve": "accounting",
     "save_state": "state",
     "verify": "accounting",

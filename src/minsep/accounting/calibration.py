@@ -19,8 +19,9 @@ from typing import Any
 from minsep import _validation as validate
 from minsep.accounting.certificates import Certificate, Progress, certify, prove_add
 from minsep.accounting.exact import exact_curve
+from minsep.accounting.pairs import DIRECTIONS
 from minsep.accounting.proposals import DEFAULT_MEMORY
-from minsep.accounting.search import estimated_noise_multiplier
+from minsep.accounting.search import estimated_noise_multiplier, noise_at_target
 from minsep.mechanism import Mechanism
 from minsep.participation import BallsInBins, CyclicPoisson, MinSep, Poisson, Scheme, Truncation, Unamplified
 from minsep.randomness import Key
@@ -30,7 +31,7 @@ _STEP = 1.005
 _RUNGS = (0, 1, 2, 3, 5, 8, 16)
 _FIRST_RUNG = 2
 _ESTIMATE_SAMPLES = 8_000
-_LEAST, _MOST = 1e-3, 1e6
+_MOST = 1e6
 _GUESS = 0.8  # of the noise that the deterministic proof needs
 
 
@@ -173,26 +174,21 @@ def deterministic(mechanism: Mechanism) -> Mechanism:
 def exact_noise_multiplier(mechanism: Mechanism, epsilon: float, delta: float, tolerance: float = 1e-4) -> Mechanism:
     """Return the mechanism with the smallest noise multiplier that its exact curve allows, within a tolerance above."""
 
-    def allowed(log_sigma: float) -> bool:
-        curve = exact_curve(mechanism.with_noise_multiplier(math.exp(log_sigma)))
+    def log_excess(sigma: float) -> float:
+        curve = exact_curve(mechanism.with_noise_multiplier(sigma))
         assert curve is not None
-        return all(float(curve.delta(epsilon, direction)) <= delta for direction in ("remove", "add"))
+        larger = max(float(curve.delta(epsilon, direction)) for direction in DIRECTIONS)
+        return math.log(max(larger, 1e-300) / delta)
 
-    low, high = -1.0, 1.0
-    while not allowed(high):
-        low, high = high, high + 1.0
-        if high > math.log(_MOST):
+    sigma = noise_at_target(log_excess, 1.0, tolerance)
+    step = 1 + tolerance / 4
+    while log_excess(sigma) > 0:
+        sigma, step = sigma * step, step**2
+        if sigma > _MOST:
             raise ValueError(
                 f"epsilon is {epsilon:g} at delta {delta:g}, but no noise multiplier up to {_MOST:g} gives it."
             )
-    while allowed(low):
-        low, high = low - 1.0, low
-        if low < math.log(_LEAST):
-            break
-    while high - low > tolerance:
-        middle = (low + high) / 2
-        low, high = (low, middle) if allowed(middle) else (middle, high)
-    return mechanism.with_noise_multiplier(math.exp(high))
+    return mechanism.with_noise_multiplier(sigma)
 
 
 def _rung_seed(seed: int, place: int) -> int:

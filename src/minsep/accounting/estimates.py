@@ -1,8 +1,9 @@
 """Estimates of delta and epsilon, with their standard errors. An estimate is not a guarantee."""
 
 import math
+from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Literal
 
@@ -260,6 +261,7 @@ class Sampling:
         event: PldCurve | None,
         workers: int | None,
         executor: Executor | None,
+        proposals: Mapping[Direction, Drawn] | None = None,
     ) -> None:
         # Single precision moves a log ratio by about 1e-5: nothing beside the error of an estimate.
         self.pair = tiltable(pair_of(mechanism, np.float32))
@@ -272,6 +274,9 @@ class Sampling:
         self.method = "tilted" if tilts and method != "plain" else "plain"
         self._key = Key.from_seed(seed).derive("estimate")
         self._event = event
+        self.proposals: dict[Direction, Drawn] = dict(proposals or {})
+        """What was drawn from last in each direction; what is given here is used as it is, for this mechanism."""
+        self._given = bool(self.proposals)
         self._workers, self._executor = workers, executor
 
     def deltas(self, epsilons: FloatArray, direction: Direction) -> tuple[FloatArray, FloatArray]:
@@ -289,6 +294,7 @@ class Sampling:
                 "part."
             )
         proposal = self._proposal_for(direction, epsilons[~free])
+        self.proposals[direction] = proposal
         samples = self.samples
         if isinstance(proposal, MixedProposal):
             # Whole rounds of the parts, so that each has its share.
@@ -352,6 +358,9 @@ class Sampling:
 
     def _proposal_for(self, direction: Direction, epsilons: FloatArray) -> Drawn:
         """Return what to draw from for all these epsilons at once."""
+        given = self.proposals.get(direction) if self._given else None
+        if isinstance(given, EstimationProposal | TiltedProposal) and isinstance(self.pair, MinSepPair):
+            return replace(given, pair=self.pair)
         low, high = float(epsilons.min()), float(epsilons.max())
         if self.method == "plain" or high - low <= _NEAR:
             return self._proposal(direction, high)

@@ -1,82 +1,69 @@
 """`minsep certify`, `calibrate`, `verify`, `delta` and `epsilon`: how private a mechanism is."""
 
-import json as json_module
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from minsep.cli.options import (
-    Bands,
-    BatchSize,
     Delta,
     Epsilon,
-    Examples,
-    Iterations,
     Json,
-    MaxBatchSize,
-    MinSep,
     NoiseMultiplier,
     Output,
-    SchemeName,
-    Seed,
+    Setting,
+    Test,
+    Work,
     Workers,
+    budget_checks,
+    command,
 )
-from minsep.cli.output import print_json, print_table
+from minsep.cli.output import print_json, print_table, save
+from minsep.cli.progress import Bar
 
 REFUSED = 1
 
 
+@command
 def certify(
-    examples: Examples,
-    batch_size: BatchSize,
-    iterations: Iterations,
+    setting: Setting,
     noise_multiplier: NoiseMultiplier,
     epsilon: Epsilon,
     delta: Delta,
-    bands: Bands = 1,
-    min_sep: MinSep = None,
-    scheme: SchemeName = "min-sep",
-    max_batch_size: MaxBatchSize = None,
-    seed: Seed = None,
-    workers: Workers = None,
+    work: Work,
+    test: Test = "betting",
     output: Output = None,
     json: Json = False,
 ) -> None:
     """Test whether a mechanism is (epsilon, delta)-DP, and write the certificate. Exit 0: passed, 1: refused.
 
-    Example: `minsep certify --examples 60000 --batch-size 512 --iterations 2000 --bands 16 --noise-multiplier 1
+    Example: `minsep certify --examples 60000 --batch-size 512 --iterations 2000 --bands 16 --noise-multiplier 2
     --epsilon 4 --delta 1e-5`
     """
     import minsep
 
-    mechanism = _mechanism(examples, batch_size, iterations, bands, min_sep, scheme, max_batch_size, noise_multiplier)
-    with _Bar() as bar:
+    checks = [*budget_checks(epsilon=epsilon, delta=delta), *work.check()]
+    mechanism = setting.mechanism(noise_multiplier, *checks)
+    with Bar() as bar:
         certificate = minsep.certify(
             mechanism,
             epsilon,
             delta,
-            seed=seed,
-            workers=workers,
-            progress=lambda state: bar.show(noise_multiplier, state),
+            test=test,
+            seed=work.seed,
+            workers=work.workers,
+            progress=lambda state: bar.show_test(noise_multiplier, state),
         )
     _report(certificate, output, json)
 
 
+@command
 def calibrate(
-    examples: Examples,
-    batch_size: BatchSize,
-    iterations: Iterations,
+    setting: Setting,
     epsilon: Epsilon,
     delta: Delta,
-    bands: Bands = 1,
-    min_sep: MinSep = None,
-    scheme: SchemeName = "min-sep",
-    max_batch_size: MaxBatchSize = None,
-    seed: Seed = None,
-    workers: Workers = None,
+    work: Work,
+    test: Test = "betting",
     output: Output = None,
     json: Json = False,
 ) -> None:
@@ -86,17 +73,18 @@ def calibrate(
     """
     import minsep
 
-    start = _mechanism(examples, batch_size, iterations, bands, min_sep, scheme, max_batch_size, 1.0)
-    with _Bar() as bar:
+    start = setting.mechanism(1.0, *budget_checks(epsilon=epsilon, delta=delta), *work.check())
+    with Bar() as bar:
         found = minsep.calibrate(
             start.strategy,
             start.scheme,
             epsilon,
             delta,
             start.truncation,
-            seed=seed,
-            workers=workers,
-            progress=bar.show,
+            test=test,
+            seed=work.seed,
+            workers=work.workers,
+            progress=bar.show_test,
         )
     _report(found.certificate, output, json)
 
@@ -121,99 +109,56 @@ def verify(
         raise typer.Exit(REFUSED)
 
 
+@command
 def delta(
-    examples: Examples,
-    batch_size: BatchSize,
-    iterations: Iterations,
-    noise_multiplier: NoiseMultiplier,
-    epsilon: Epsilon,
-    bands: Bands = 1,
-    min_sep: MinSep = None,
-    scheme: SchemeName = "min-sep",
-    max_batch_size: MaxBatchSize = None,
-    seed: Seed = None,
-    workers: Workers = None,
-    json: Json = False,
+    setting: Setting, noise_multiplier: NoiseMultiplier, epsilon: Epsilon, work: Work, json: Json = False
 ) -> None:
     """Estimate delta at an epsilon: an estimate, not a guarantee.
 
-    Example: `minsep delta --examples 60000 --batch-size 512 --iterations 2000 --bands 16 --noise-multiplier 1
+    Example: `minsep delta --examples 60000 --batch-size 512 --iterations 2000 --bands 16 --noise-multiplier 2
     --epsilon 4`
     """
     import minsep
 
-    mechanism = _mechanism(examples, batch_size, iterations, bands, min_sep, scheme, max_batch_size, noise_multiplier)
-    _print_estimate("delta", minsep.estimate_delta(mechanism, epsilon, seed=seed or 0, workers=workers), json)
+    mechanism = setting.mechanism(noise_multiplier, *budget_checks(epsilon=epsilon), *work.check())
+    _print_estimate("delta", minsep.estimate_delta(mechanism, epsilon, seed=work.seed or 0, workers=work.workers), json)
 
 
-def epsilon(
-    examples: Examples,
-    batch_size: BatchSize,
-    iterations: Iterations,
-    noise_multiplier: NoiseMultiplier,
-    delta: Delta,
-    bands: Bands = 1,
-    min_sep: MinSep = None,
-    scheme: SchemeName = "min-sep",
-    max_batch_size: MaxBatchSize = None,
-    seed: Seed = None,
-    workers: Workers = None,
-    json: Json = False,
-) -> None:
+@command
+def epsilon(setting: Setting, noise_multiplier: NoiseMultiplier, delta: Delta, work: Work, json: Json = False) -> None:
     """Estimate epsilon at a delta: an estimate, not a guarantee.
 
-    Example: `minsep epsilon --examples 60000 --batch-size 512 --iterations 2000 --bands 16 --noise-multiplier 1
+    Example: `minsep epsilon --examples 60000 --batch-size 512 --iterations 2000 --bands 16 --noise-multiplier 2
     --delta 1e-5`
     """
     import minsep
 
-    mechanism = _mechanism(examples, batch_size, iterations, bands, min_sep, scheme, max_batch_size, noise_multiplier)
-    _print_estimate("epsilon", minsep.estimate_epsilon(mechanism, delta, seed=seed or 0, workers=workers), json)
+    mechanism = setting.mechanism(noise_multiplier, *budget_checks(delta=delta), *work.check())
+    _print_estimate(
+        "epsilon", minsep.estimate_epsilon(mechanism, delta, seed=work.seed or 0, workers=work.workers), json
+    )
 
 
-def _mechanism(
-    examples: int,
-    batch_size: float,
-    iterations: int,
-    bands: int,
-    min_sep: int | None,
-    scheme: str,
-    max_batch_size: int | None,
-    noise_multiplier: float,
-) -> Any:
-    import minsep
-    from minsep import _validation
-
-    examples = _validation.integer(examples=examples, at_least=1)
-    rate = batch_size / examples
-    separation = bands if min_sep is None else min_sep
-    truncation = None if max_batch_size is None else minsep.Truncation(max_batch_size, examples)
-    choices: dict[str, Callable[[], Any]] = {
-        "min-sep": lambda: minsep.MinSep(rate, separation),
-        "cold-min-sep": lambda: minsep.MinSep(rate, separation, "cold"),
-        "poisson": lambda: minsep.Poisson(rate),
-        "cyclic-poisson": lambda: minsep.CyclicPoisson(rate, separation, "equal" if truncation else "random"),
-        "balls-in-bins": lambda: minsep.BallsInBins(round(examples / batch_size)),
-    }
-    _validation.choice(choices, scheme=scheme)
-    strategy = minsep.BandedToeplitz.optimal(iterations=iterations, bands=bands)
-    return minsep.Mechanism(strategy, choices[scheme](), noise_multiplier, truncation)
+def proof_rows(certificate: Any) -> dict[str, str]:
+    """Return how each direction was proven, in words."""
+    rows = {}
+    for proof in certificate.proofs:
+        how = proof.method
+        if proof.method == "tilted":
+            how += f", {proof.copies} copies, scale {proof.scale:.3g}, bound {proof.bound:.3g}"
+        if proof.samples:
+            how += f", {proof.samples:,} samples"
+        rows[proof.direction] = f"{'passed' if proof.passed else 'refused'} ({how})"
+    return rows
 
 
 def _report(certificate: Any, output: Path | None, json: bool) -> None:
     if output is not None:
-        certificate.save(output)
+        save(output, certificate.to_json() + "\n")
     if json:
-        print(json_module.dumps(json_module.loads(certificate.to_json())))
+        print(certificate.to_json())
     else:
-        rows = {"Noise multiplier": f"{certificate.mechanism['noise_multiplier']:.5g}"}
-        for proof in certificate.proofs:
-            how = proof.method
-            if proof.method == "tilted":
-                how += f", {proof.copies} copies, scale {proof.scale:.3g}, bound {proof.bound:.3g}"
-            if proof.samples:
-                how += f", {proof.samples:,} samples"
-            rows[proof.direction] = f"{'passed' if proof.passed else 'refused'} ({how})"
+        rows = {"Noise multiplier": f"{certificate.mechanism['noise_multiplier']:.5g}"} | proof_rows(certificate)
         rows["Certified"] = "yes" if certificate.passed else "no"
         if output is not None:
             rows["Written to"] = str(output)
@@ -229,39 +174,3 @@ def _print_estimate(name: str, estimate: Any, json: bool) -> None:
         print_json({field: getattr(estimate, field) for field in fields})
     else:
         print(f"{name}: {estimate}")
-
-
-class _Bar:
-    """Progress on standard error, when that is a terminal."""
-
-    def __enter__(self) -> "_Bar":
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-            disable=not sys.stderr.isatty(),
-            transient=True,
-        )
-        self._task = self._progress.add_task("", total=None)
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def show(self, noise_multiplier: float, state: Any) -> None:
-        """Show the noise multiplier at hand, and how its test stands."""
-        if state is None:
-            self._progress.update(self._task, description=f"estimating at noise multiplier {noise_multiplier:.4f}")
-            return
-        wealth = f"{state.samples:,} samples, log-wealth {state.log_wealth:.1f} of {state.target:.1f}"
-        self._progress.update(
-            self._task,
-            description=f"noise multiplier {noise_multiplier:.4f}, {state.direction}: {wealth}",
-            completed=max(state.log_wealth, 0.0),
-            total=state.target,
-        )

@@ -1,24 +1,153 @@
-"""Options that commands share, with one meaning everywhere."""
+"""Options that commands share, with one meaning everywhere.
 
+A group of options is a dataclass. A command that takes one as a parameter gets all of its fields as options, through
+`command`, and receives the filled-in group.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-Examples = Annotated[int, typer.Option(help="Number of examples in the dataset.")]
-BatchSize = Annotated[int, typer.Option(help="Expected number of examples in a batch.")]
-Iterations = Annotated[int, typer.Option(help="Number of training steps.")]
+TASK, BUDGET, WORK = "The task", "The budget", "The work"
+
+Examples = Annotated[int, typer.Option(help="Number of examples in the dataset.", rich_help_panel=TASK)]
+BatchSize = Annotated[float, typer.Option(help="Expected number of examples in a batch.", rich_help_panel=TASK)]
+Iterations = Annotated[int, typer.Option(help="Number of training steps.", rich_help_panel=TASK)]
+MaxBatchSize = Annotated[
+    int | None, typer.Option(help="Cut larger batches to this size, and pad smaller ones.", rich_help_panel=TASK)
+]
 Bands = Annotated[int, typer.Option(help="Number of diagonals of the strategy matrix.")]
 MinSep = Annotated[
     int | None,
     typer.Option(help="Iterations from one participation of an example to its next, at least. Default: the bands."),
 ]
-SchemeName = Annotated[str, typer.Option(help="min-sep, cold-min-sep, poisson, cyclic-poisson or balls-in-bins.")]
-MaxBatchSize = Annotated[int | None, typer.Option(help="Cut larger batches to this size, and pad smaller ones.")]
+Epsilon = Annotated[float, typer.Option(help="Privacy budget epsilon.", rich_help_panel=BUDGET)]
+Delta = Annotated[float, typer.Option(help="Privacy budget delta.", rich_help_panel=BUDGET)]
 NoiseMultiplier = Annotated[float, typer.Option(help="Standard deviation of the noise over the clip norm.")]
-Epsilon = Annotated[float, typer.Option(help="Privacy budget epsilon.")]
-Delta = Annotated[float, typer.Option(help="Privacy budget delta.")]
-Seed = Annotated[int | None, typer.Option(help="Make the run reproducible. Default: the system's entropy.")]
-Workers = Annotated[int | None, typer.Option(help="Number of threads. Default: as many as there are cores.")]
+Seed = Annotated[
+    int | None,
+    typer.Option(help="Make the run reproducible. Default: the system's entropy.", rich_help_panel=WORK),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(help="Number of threads. Default: as many as there are cores.", rich_help_panel=WORK),
+]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the certificate to this file.")]
+Test = Annotated[str, typer.Option(help="betting, or fixed: the paper's, with about 100/delta samples.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+SCHEMES = ("min-sep", "cold-min-sep", "poisson", "cyclic-poisson", "balls-in-bins")
+
+
+@dataclass(frozen=True)
+class Work:
+    """How the work is done."""
+
+    seed: Seed = None
+    workers: Workers = None
+
+    def check(self) -> list[Callable[[], object]]:
+        """Return the checks of the options."""
+        from minsep import _validation as validate
+
+        checks: list[Callable[[], object]] = []
+        if self.seed is not None:
+            checks.append(lambda: validate.integer(seed=self.seed, at_least=0))
+        if self.workers is not None:
+            checks.append(lambda: validate.integer(workers=self.workers, at_least=1))
+        return checks
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A mechanism without its noise."""
+
+    examples: Examples
+    batch_size: BatchSize
+    iterations: Iterations
+    bands: Bands = 1
+    min_sep: MinSep = None
+    scheme: Annotated[str, typer.Option(help=", ".join(SCHEMES[:-1]) + f" or {SCHEMES[-1]}.")] = "min-sep"
+    max_batch_size: MaxBatchSize = None
+
+    def mechanism(self, noise_multiplier: float, *more: Callable[[], object]) -> Any:
+        """Return the mechanism; all problems of these and the other options are said at once."""
+        import minsep
+        from minsep import _validation as validate
+
+        checks: list[Callable[[], object]] = [
+            lambda: validate.integer(examples=self.examples, at_least=1),
+            lambda: validate.real(batch_size=self.batch_size, above=0, at_most=max(self.examples, 1)),
+            lambda: validate.integer(iterations=self.iterations, at_least=1),
+            lambda: validate.integer(bands=self.bands, at_least=1, at_most=max(self.iterations, 1)),
+            lambda: validate.choice(SCHEMES, scheme=self.scheme),
+            lambda: validate.real(noise_multiplier=noise_multiplier, above=0),
+            *more,
+        ]
+        if self.min_sep is not None:
+            checks.append(lambda: validate.integer(min_sep=self.min_sep, at_least=1))
+        validate.together(*checks)
+        strategy = minsep.BandedToeplitz.optimal(iterations=self.iterations, bands=self.bands)
+        truncation = None if self.max_batch_size is None else minsep.Truncation(self.max_batch_size, self.examples)
+        return minsep.Mechanism(strategy, self._scheme(truncation is not None), noise_multiplier, truncation)
+
+    def _scheme(self, truncated: bool) -> Any:
+        import minsep
+
+        rate = self.batch_size / self.examples
+        separation = self.bands if self.min_sep is None else self.min_sep
+        match self.scheme:
+            case "poisson":
+                return minsep.Poisson(rate)
+            case "cyclic-poisson":
+                return minsep.CyclicPoisson(rate, separation, "equal" if truncated else "random")
+            case "balls-in-bins":
+                return minsep.BallsInBins(max(round(self.examples / self.batch_size), 1))
+        return minsep.MinSep(rate, separation, "cold" if self.scheme == "cold-min-sep" else "warm")
+
+
+def budget_checks(**budget: float) -> list[Callable[[], object]]:
+    """Return the checks of an epsilon, a delta, or both."""
+    from minsep import _validation as validate
+
+    most = {"epsilon": None, "delta": 1}
+    return [
+        functools.partial(validate.real, above=0, at_most=most[name], **{name: value}) for name, value in budget.items()
+    ]
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Turn every parameter that is a group of options into the group's own options."""
+    hints = get_type_hints(function, include_extras=True)
+    signature = inspect.signature(function)
+    groups = {name: hint for name, hint in hints.items() if inspect.isclass(hint) and is_dataclass(hint)}
+    parameters = []
+    for name, parameter in signature.parameters.items():
+        if name not in groups:
+            parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        group_hints = get_type_hints(groups[name], include_extras=True)
+        for field in fields(groups[name]):
+            default = inspect.Parameter.empty if field.default is MISSING else field.default
+            parameters.append(
+                inspect.Parameter(
+                    field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=group_hints[field.name]
+                )
+            )
+
+    @functools.wraps(function)
+    def with_groups(**options: Any) -> None:
+        filled = {
+            name: group(**{field.name: options.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        function(**filled, **options)
+
+    with_groups.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    with_groups.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return with_groups

@@ -21,9 +21,12 @@ class Candidate:
     noise_multiplier: float | None = None
     error: float | None = None
     """Root mean squared error of prefix sums, for clip norm 1."""
-    exact: bool = False
-    """Whether the noise multiplier is proven, and not estimated."""
     skipped: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the noise multiplier is computed, and not estimated."""
+        return self.scheme in ("poisson", "cyclic-poisson")
 
     def strategy(self, iterations: int) -> BandedToeplitz:
         """Return the strategy matrix."""
@@ -52,7 +55,7 @@ def candidates(
 ) -> Iterator[Candidate]:
     """Yield what is to be tried: bands 1, 2, 4, ..., and separations from the bands to the epoch, doubling."""
     for scheme in schemes:
-        for bands in _doubling(1, max_bands) if scheme != "poisson" else [1]:
+        for bands in [1] if scheme == "poisson" else _doubling(1, max_bands):
             for separation in _separations(task, scheme, bands, min_sep):
                 skipped = _reason_to_skip(task, scheme, bands, separation, model_size, noise_memory)
                 yield Candidate(scheme, bands, separation, skipped=skipped)
@@ -68,8 +71,8 @@ def _separations(task: Task, scheme: str, bands: int, min_sep: int | None) -> li
             return [task.scheme(scheme, 1).min_sep]
     if min_sep is not None:
         return [min_sep]
-    separations = _doubling(bands, task.longest_separation) or [bands]
-    return [separation for separation in separations if separation > 1]
+    # Without bands there is nothing to keep apart: b-min-sep is then as good as Poisson sampling.
+    return (_doubling(bands, task.longest_separation) or [bands]) if bands > 1 else []
 
 
 def _doubling(first: int, last: int) -> list[int]:

@@ -7,7 +7,6 @@ from math import sqrt
 
 from minsep.accounting.calibration import Calibration, calibrate, exact_noise_multiplier
 from minsep.accounting.certificates import Progress
-from minsep.accounting.exact import exact_curve
 from minsep.accounting.search import estimated_noise_multiplier
 from minsep.mechanism import Mechanism
 from minsep.planning.candidates import Candidate
@@ -43,22 +42,20 @@ class Search:
 
     def estimate_all(self, listed: list[Candidate]) -> list[Candidate]:
         """Return the candidates with the noise that each needs, exact ones first: they show where to look."""
-        exact = [one for one in listed if exact_curve(self._mechanism(one, 1.0)) is not None]
-        sampled = [one for one in listed if one not in exact]
-        known: dict[int, float] = {}
+        exact = [one for one in listed if one.exact]
+        sampled = [one for one in listed if not one.exact]
+        known: dict[tuple[bool, int], float] = {}
         tried = []
         for place, one in enumerate([*exact, *sampled]):
             self._tell("estimating", place, len(listed), one.name)
-            mechanism = self._mechanism(one, 1.0)
-            if place < len(exact):
-                needed = exact_noise_multiplier(
-                    mechanism, self._task.epsilon, self._task.delta, _EXACT_TOLERANCE
-                ).noise_multiplier
+            mechanism = self._mechanism(one)
+            if one.exact:
+                proven = exact_noise_multiplier(mechanism, self._task.epsilon, self._task.delta, _EXACT_TOLERANCE)
+                needed = proven.noise_multiplier
             else:
-                nearest = min(known, key=lambda bands: abs(bands - one.bands), default=None)
-                needed = self._estimate(mechanism, 1.0 if nearest is None else known[nearest], _SAMPLES)
-            known[one.bands] = needed
-            tried.append(self._measured(replace(one, exact=place < len(exact)), needed))
+                needed = self._estimate(mechanism, _nearest(known, one), _SAMPLES)
+            known[one.scheme == "balls-in-bins", one.bands] = needed
+            tried.append(self._measured(one, needed))
         return tried
 
     def tune(self, best: list[Candidate]) -> list[Candidate]:
@@ -67,12 +64,12 @@ class Search:
         tunable = [one for one in best if one.bands > 1 and not one.exact]
         for place, one in enumerate(tunable):
             assert one.noise_multiplier is not None
-            needed = self._estimate(self._mechanism(one, 1.0), one.noise_multiplier, _TUNING_SAMPLES)
+            needed = self._estimate(self._mechanism(one), one.noise_multiplier, _TUNING_SAMPLES)
             least = self._measured(one, needed)
             for shrink in _SHRINKS:
                 self._tell("tuning the strategy", place, len(tunable), f"{one.name}, factor {shrink:g}")
                 smaller = replace(one, shrink=shrink)
-                needed = self._estimate(self._mechanism(smaller, 1.0), needed, _TUNING_SAMPLES)
+                needed = self._estimate(self._mechanism(smaller), needed, _TUNING_SAMPLES)
                 measured = self._measured(smaller, needed)
                 found.append(measured)
                 if error_of(measured) > error_of(least):
@@ -90,7 +87,7 @@ class Search:
         return best, found
 
     def _calibrate(self, one: Candidate) -> Calibration:
-        start = self._mechanism(one, 1.0)
+        start = self._mechanism(one)
 
         def tell(noise_multiplier: float, state: Progress | None) -> None:
             self._tell("certifying", 0, 1, f"{one.name}, noise multiplier {noise_multiplier:.4f}", state)
@@ -117,13 +114,14 @@ class Search:
             samples,
             0,
             directions=["remove"],
+            tolerance=0.25,
             workers=self._workers,
             executor=self._executor,
         )
 
-    def _mechanism(self, one: Candidate, noise_multiplier: float) -> Mechanism:
+    def _mechanism(self, one: Candidate) -> Mechanism:
         strategy = one.strategy(self._task.iterations)
-        return Mechanism(strategy, self._task.scheme(one.scheme, one.min_sep), noise_multiplier, self._task.truncation)
+        return Mechanism(strategy, self._task.scheme(one.scheme, one.min_sep), 1.0, self._task.truncation)
 
     def _measured(self, one: Candidate, noise_multiplier: float) -> Candidate:
         error = noise_multiplier * sqrt(one.strategy(self._task.iterations).mean_squared_error)
@@ -132,6 +130,13 @@ class Search:
     def _tell(self, stage: str, done: int, total: int, detail: str, test: Progress | None = None) -> None:
         if self._progress is not None:
             self._progress(PlanProgress(stage, done, total, detail, test))
+
+
+def _nearest(known: dict[tuple[bool, int], float], one: Candidate) -> float:
+    """Return the noise of what is most like a candidate: the same scheme, or else one that is not balls-in-bins."""
+    alike = {bands: sigma for (in_bins, bands), sigma in known.items() if in_bins == (one.scheme == "balls-in-bins")}
+    others = alike or {bands: sigma for (_, bands), sigma in known.items()}
+    return others[min(others, key=lambda bands: abs(bands - one.bands))] if others else 1.0
 
 
 def error_of(one: Candidate) -> float:

@@ -1,0 +1,92 @@
+"""`minsep compare`: the error of b-min-sep over that of other schemes."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from minsep.cli.options import Json, Workers
+from minsep.cli.output import check_writable, print_grid, print_json
+from minsep.cli.progress import Bar
+
+_OTHERS = {"cyclic-poisson": "cyclic Poisson", "balls-in-bins": "balls-in-bins"}
+
+
+def compare(
+    iterations: Annotated[int, typer.Option(help="Number of training steps.")] = 1024,
+    delta: Annotated[float, typer.Option(help="Privacy budget delta.")] = 1e-3,
+    epsilon: Annotated[
+        list[float] | None, typer.Option(help="An epsilon; may be given several times. Default: 0.5, 1, 2, 4, 8, 16.")
+    ] = None,
+    epoch: Annotated[
+        list[int] | None,
+        typer.Option(help="Examples over batch size; may be given several times. Default: 128, 256, 512, 1024."),
+    ] = None,
+    max_bands: Annotated[int, typer.Option(help="Most diagonals of the strategy matrix to try.")] = 32,
+    workers: Workers = None,
+    report: Annotated[Path | None, typer.Option(help="Write an HTML page to this file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the heat maps to this .png or .svg file.")] = None,
+    json: Json = False,
+) -> None:
+    """Compare the mean squared errors of b-min-sep, cyclic Poisson and balls-in-bins, by estimates.
+
+    Example: `minsep compare --iterations 1024 --epsilon 1 --epsilon 4 --epoch 256 --plot ratios.svg`
+    """
+    import minsep
+
+    check_writable(report=report, plot=plot)
+    options: dict[str, Any] = {}
+    if epsilon:
+        options["epsilons"] = epsilon
+    if epoch:
+        options["epochs"] = epoch
+    with Bar() as bar:
+        found = minsep.compare(
+            iterations, delta, max_bands=max_bands, workers=workers, progress=bar.show_plan, **options
+        )
+        if report is not None or plot is not None:
+            from minsep.report import plot_comparison, write_comparison
+
+            bar.show("drawing")
+            if report is not None:
+                write_comparison(found, report)
+            if plot is not None:
+                plot_comparison(found, plot)
+    if json:
+        print_json(_as_data(found))
+        return
+    for other, words in _OTHERS.items():
+        rows = [
+            [f"{size:,}", *(f"{ratio:.3f}" for ratio in row)]
+            for size, row in zip(found.epochs, found.ratios(other), strict=True)
+        ]
+        print_grid(
+            f"Mean squared error of b-min-sep over that of {words}",
+            ["epoch length", *(f"epsilon {value:g}" for value in found.epsilons)],
+            rows,
+        )
+    print(f"Estimates for {iterations:,} iterations, delta {delta:g}, at most {max_bands} bands; below 1 is better.")
+    for name, path in {"Report": report, "Picture": plot}.items():
+        if path is not None:
+            print(f"{name}: {path}")
+
+
+def _as_data(found: Any) -> dict[str, Any]:
+    cells = [
+        {
+            "epsilon": cell.epsilon,
+            "epoch": cell.epoch,
+            "ratios": {other: cell.ratio(other) for other in _OTHERS},
+            "best": {
+                name: {
+                    "bands": one.bands,
+                    "min_sep": one.min_sep,
+                    "noise_multiplier": one.noise_multiplier,
+                    "error": one.error,
+                }
+                for name, one in cell.best.items()
+            },
+        }
+        for cell in found.cells
+    ]
+    return {"iterations": found.iterations, "delta": found.delta, "max_bands": found.max_bands, "cells": cells}

@@ -1,0 +1,161 @@
+"""`minsep plan`: the best mechanism for a task, its certificate and its report."""
+
+import json as json_module
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from minsep.cli.certify import REFUSED, proof_rows
+from minsep.cli.options import (
+    BatchSize,
+    Delta,
+    Epsilon,
+    Examples,
+    Iterations,
+    Json,
+    MaxBatchSize,
+    Output,
+    Work,
+    command,
+)
+from minsep.cli.output import check_writable, print_grid, print_table, save
+from minsep.cli.progress import Bar
+
+_SHOWN = 8
+_HEAVY = 10.0
+
+
+@command
+def plan(
+    examples: Examples,
+    batch_size: BatchSize,
+    iterations: Iterations,
+    epsilon: Epsilon,
+    delta: Delta,
+    work: Work,
+    max_batch_size: MaxBatchSize = None,
+    max_bands: Annotated[int, typer.Option(help="Most diagonals of the strategy matrix to try.")] = 64,
+    min_sep: Annotated[
+        int | None, typer.Option(help="The separation of b-min-sep. Default: several are tried.")
+    ] = None,
+    scheme: Annotated[
+        list[str] | None,
+        typer.Option(help="Try only poisson, cyclic-poisson, balls-in-bins or min-sep; may be given several times."),
+    ] = None,
+    model_size: Annotated[
+        int | None, typer.Option(help="Number of parameters: bounds the bands by the memory for noise.")
+    ] = None,
+    noise_memory: Annotated[float, typer.Option(help="Most memory for past noise, in GiB.")] = 16.0,
+    tune: Annotated[bool, typer.Option(help="Tune the strategy to the sampling.")] = True,
+    output: Output = None,
+    report: Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write a picture to this .png or .svg file.")] = None,
+    json: Json = False,
+) -> None:
+    """Find the strategy, sampling scheme and noise of least error at (epsilon, delta), and certify them.
+
+    Example: `minsep plan --examples 60000 --batch-size 512 --iterations 2000 --epsilon 4 --delta 1e-5
+    --report plan.html`
+    """
+    import minsep
+    from minsep import _validation as validate
+    from minsep.planning.task import SCHEMES
+
+    validate.together(
+        lambda: validate.real(noise_memory=noise_memory, above=0),
+        lambda: check_writable(output=output, report=report, plot=plot),
+        *work.check(),
+    )
+    with Bar() as bar:
+        found = minsep.plan(
+            examples,
+            batch_size,
+            iterations,
+            epsilon,
+            delta,
+            max_bands=max_bands,
+            min_sep=min_sep,
+            schemes=scheme or SCHEMES,
+            max_batch_size=max_batch_size,
+            model_size=model_size,
+            noise_memory=int(noise_memory * 2**30),
+            tune=tune,
+            seed=work.seed,
+            workers=work.workers,
+            progress=bar.show_plan,
+        )
+        if output is not None:
+            save(output, found.certificate.to_json() + "\n")
+        if report is not None or plot is not None:
+            from minsep.report import plot as draw
+            from minsep.report import write_report
+
+            bar.show("drawing")
+            if report is not None:
+                write_report(found, report, command=shlex.join(["minsep", *sys.argv[1:]]))
+            if plot is not None:
+                draw(found, plot)
+    if json:
+        print(json_module.dumps(_as_data(found), allow_nan=False))
+    else:
+        _print(found, {"Certificate": output, "Report": report, "Picture": plot})
+    if not found.certificate.passed:
+        raise typer.Exit(REFUSED)
+
+
+def _as_data(found: Any) -> dict[str, Any]:
+    fields = ("scheme", "bands", "min_sep", "shrink", "noise_multiplier", "error", "skipped")
+    return {
+        "statement": found.statement,
+        "error": found.error,
+        "gain_of_tuning": found.gain,
+        "seed": found.seed,
+        "chosen": {field: getattr(found.chosen, field) for field in fields},
+        "table": [{field: getattr(one, field) for field in fields} for one in found.table],
+        "certificate": json_module.loads(found.certificate.to_json()),
+    }
+
+
+def _print(found: Any, files: dict[str, Path | None]) -> None:
+    tried = [one for one in found.table if one.error is not None]
+    least = found.error
+    rows = [
+        [one.name, f"{one.noise_multiplier:.4g}", f"{one.error:.4g}", f"{one.error / least:.3f}"]
+        for one in _most_telling(tried)
+    ]
+    more = len(tried) - len(rows)
+    title = f"{len(tried)} mechanisms, ranked by estimates" + (f"; {more} more with --json" if more else "")
+    print_grid(title, ["mechanism", "noise multiplier", "error", "over the plan's"], rows)
+    skipped = [one for one in found.table if one.skipped]
+    if skipped:
+        print(f"Skipped: {len(skipped)}, such as {skipped[0].name}: {skipped[0].skipped}.")
+    summary = {
+        "Mechanism": found.chosen.name,
+        "Noise multiplier": f"{found.mechanism.noise_multiplier:.5g}",
+        "Error of prefix sums": f"{found.error:.5g}",
+        "Best baseline": f"{found.baseline.name}: {found.baseline.error:.4g}",
+        "Gain of tuning the strategy": f"{100 * found.gain:.1f} %",
+        **proof_rows(found.certificate),
+        **{name: str(path) for name, path in files.items() if path is not None},
+    }
+    print_table(f"Plan for ({found.task.epsilon:g}, {found.task.delta:g})-DP", summary)
+    print(found.statement)
+    print(found.certificate.statement)
+    if found.mechanism.noise_multiplier > _HEAVY:
+        print(
+            f"Epsilon {found.task.epsilon:g} at these settings needs a noise multiplier of "
+            f"{found.mechanism.noise_multiplier:.3g}; the error of prefix sums is {found.error:.3g} clip norms, with "
+            f"batches of {found.task.batch_size:g}. Larger batches, fewer iterations or a larger epsilon help most."
+        )
+
+
+def _most_telling(tried: list[Any]) -> list[Any]:
+    """Return the best few, and the best of every scheme that is not among them."""
+    shown = tried[:_SHOWN]
+    for name in dict.fromkeys(one.scheme for one in tried):
+        if all(one.scheme != name for one in shown):
+            shown.append(next(one for one in tried if one.scheme == name))
+    return shown
