@@ -207,6 +207,24 @@ def test_parts_of_the_columns_make_up_the_whole(split, dtype):
         assert_allclose(np.concatenate([first, second]), row, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
+def test_rows_may_be_added_or_handed_out_in_turns(strategy):
+    mechanism = minsep.Mechanism(strategy, minsep.Poisson(rate=0.1), noise_multiplier=SIGMA)
+    stream = mechanism.noise(6, np.float64, seed=2)
+    pattern = np.random.default_rng(0).random(strategy.iterations) < 0.5
+    for add, row in zip(pattern, mechanism.noise(6, np.float64, seed=2), strict=True):
+        if add:
+            total = np.ones(6)
+            stream.add_next_to(total, 0.5)
+            assert_array_equal(total, 1 + 0.5 * row)
+        else:
+            assert_array_equal(next(stream), row)
+    with pytest.raises(ValueError, match="rows of the noise were drawn"):
+        stream.add_next_to(np.ones(6), 1.0)
+    with pytest.raises(ValueError, match="but the noise has"):
+        stream.add_next_to(np.ones(6, dtype=np.float32), 1.0)
+
+
 def test_a_part_resumes_and_refuses_another_part():
     strategy = minsep.BandedToeplitz.optimal(iterations=9, bands=3)
     mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.1, min_sep=3), noise_multiplier=1.5)

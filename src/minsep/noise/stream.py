@@ -23,7 +23,7 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
 
     - The entries of Z are independent normals with the mechanism's noise multiplier as their standard deviation, made
       in float64 by a cryptographic generator and rounded once to `dtype`.
-    - Memory is about `bands - 1` rows for a banded strategy, and as many that are handed out.
+    - Memory is about `bands - 1` rows for a banded strategy, and as many that are handed out, if any are.
     - A row is the caller's own, to keep or to overwrite.
     - The same key gives the same Z, whatever the number of threads.
     - With `columns` the stream holds that part of each row alone, and its values are those of the whole row.
@@ -73,15 +73,33 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
     def __next__(self) -> NDArray[np.floating[Any]]:
         if self._position == self.iterations:
             raise StopIteration
-        row = self._position % self._recurrence.rows
-        with self._guard:
-            if row == 0:
-                self._recurrence.next_block(self._position, self._add_normals)
-                self._hand_out()
-            self._position += 1
+        row = self._advance()
+        if self._block_handed_out != self._block_of(self._position):
+            self._hand_out()
         last = row == len(self._recurrence.block) - 1
         values: NDArray[np.floating[Any]] = self._recurrence.block[row].copy() if last else self._handed_out[row]
         return values.reshape(self.shape)
+
+    def add_next_to(self, array: NDArray[np.floating[Any]], scale: float) -> None:
+        """Add `scale` times the next row to an array: no row is handed out, which halves the memory of the stream.
+
+        >>> import minsep
+        >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=8)
+        >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.01, min_sep=8), noise_multiplier=1.0)
+        >>> gradient = np.zeros(10, dtype=np.float32)
+        >>> mechanism.noise(shape=10, seed=1).add_next_to(gradient, scale=0.5)
+        >>> bool((gradient == 0.5 * next(mechanism.noise(shape=10, seed=1))).all())
+        True
+        """
+        if array.shape != self.shape or array.dtype != self.dtype:
+            raise ValueError(
+                f"array has shape {array.shape} and dtype {array.dtype}, but the noise has {self.shape} and "
+                f"{self.dtype}."
+            )
+        if self._position == self.iterations:
+            raise ValueError(f"All {self.iterations} rows of the noise were drawn.")
+        row = self._advance()
+        array += self.dtype.type(scale) * self._recurrence.block[row].reshape(self.shape)
 
     def state_dict(self) -> State:
         """Return what restores this stream at its position. It is as secret as a key."""
@@ -119,7 +137,6 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
             return
         with self._guard:
             self._recurrence.restore(memory, block, self._add_normals)
-            self._hand_out()
             self._position = position
 
     def _restart(self, key: Key) -> None:
@@ -128,8 +145,18 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
         self._guard = Guard()
         self._normals = NormalRows(key)
         self._recurrence = recurrence_of(self._strategy, math.prod(self.shape), self.dtype)
-        self._handed_out: Rows = np.empty_like(self._recurrence.block[:-1])
+        self._handed_out: Rows = np.empty_like(self._recurrence.block[:0])
+        self._block_handed_out: int | None = None
         self._references_when_alone = self._references()
+
+    def _advance(self) -> int:
+        """Make sure that the next row is in the block, and return its place there."""
+        row = self._position % self._recurrence.rows
+        with self._guard:
+            if row == 0:
+                self._recurrence.next_block(self._position, self._add_normals)
+            self._position += 1
+        return row
 
     def _block_of(self, position: int) -> int | None:
         """Return the first row of the block that the last row before a position belongs to."""
@@ -152,6 +179,7 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
         if self._references() > self._references_when_alone or self._handed_out.shape != block.shape:
             self._handed_out = np.empty_like(block)
         parallel_copy(self._handed_out, block)
+        self._block_handed_out = self._block_of(self._position)
 
     def _references(self) -> int:
         return sys.getrefcount(self._handed_out)

@@ -235,7 +235,10 @@ class PrivateTraining:
         )
 
     def _add_noise(self, part: Tensor) -> None:
-        part.add_(torch.from_numpy(next(self._noise)).to(part.device), alpha=self._run.clip_norm)
+        on_host = part if part.device.type == "cpu" else torch.zeros(part.shape, dtype=part.dtype)
+        self._noise.add_next_to(on_host.numpy(), self._run.clip_norm)
+        if on_host is not part:
+            part.add_(on_host.to(part.device))
 
     def _update(self, flat: Tensor) -> None:
         for parameter, part in zip(self._clipped.parameters.values(), self._clipped.parts(flat).values(), strict=True):
