@@ -16,7 +16,12 @@ def write_report(plan: Plan, path: str | os.PathLike[str], command: str = "minse
     - The file is written whole or not at all.
 
     >>> import minsep, tempfile, pathlib
-    >>> best = minsep.plan(2000, 20, 60, epsilon=2.0, delta=1e-3, schemes=["poisson"], seed=0)
+    >>> from minsep.planning import Candidate, Plan, Task
+    >>> task = Task(num_examples=2000, batch_size=20, iterations=60, epsilon=2.0, delta=1e-3)
+    >>> chosen = Candidate("min-sep", bands=2, min_sep=8, noise_multiplier=1.0, error=4.1)
+    >>> mechanism = minsep.Mechanism(chosen.strategy(60), task.scheme("min-sep", 8), noise_multiplier=1.0)
+    >>> certificate = minsep.certify(mechanism, epsilon=2.0, delta=1e-3)
+    >>> best = Plan(task, chosen, mechanism, certificate, (chosen,), seed=0)  # minsep.plan(...) finds a better one
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "plan.html"
     >>> write_report(best, path)
     >>> path.read_text()[:15]
@@ -32,7 +37,12 @@ def plot(plan: Plan, path: str | os.PathLike[str]) -> None:
     """Write a picture of a plan: privacy, errors, batch sizes and strategy. The suffix is .png or .svg.
 
     >>> import minsep, tempfile, pathlib
-    >>> best = minsep.plan(2000, 20, 60, epsilon=2.0, delta=1e-3, schemes=["poisson"], seed=0)
+    >>> from minsep.planning import Candidate, Plan, Task
+    >>> task = Task(num_examples=2000, batch_size=20, iterations=60, epsilon=2.0, delta=1e-3)
+    >>> chosen = Candidate("min-sep", bands=2, min_sep=8, noise_multiplier=1.0, error=4.1)
+    >>> mechanism = minsep.Mechanism(chosen.strategy(60), task.scheme("min-sep", 8), noise_multiplier=1.0)
+    >>> certificate = minsep.certify(mechanism, epsilon=2.0, delta=1e-3)
+    >>> best = Plan(task, chosen, mechanism, certificate, (chosen,), seed=0)  # minsep.plan(...) finds a better one
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "plan.png"
     >>> plot(best, path)
     >>> path.read_bytes()[1:4]
@@ -49,7 +59,12 @@ def write_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> No
     """Write one HTML page with the heat maps of a comparison: it opens without a network.
 
     >>> import minsep, tempfile, pathlib
-    >>> found = minsep.compare(64, epsilons=[2.0], epochs=[32], max_bands=2)
+    >>> from minsep.planning import Candidate
+    >>> from minsep.planning.comparison import Cell
+    >>> errors = {"cyclic-poisson": 2.0, "balls-in-bins": 1.6, "min-sep": 1.5}
+    >>> best = {name: Candidate(name, 4, 8, noise_multiplier=1.0, error=error) for name, error in errors.items()}
+    >>> cell = Cell(epsilon=2.0, epoch=32, best=best)  # minsep.compare(...) measures many
+    >>> found = minsep.Comparison(64, 1e-3, 4, epsilons=(2.0,), epochs=(32,), cells=(cell,))
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "comparison.html"
     >>> write_comparison(found, path)
     >>> "Against cyclic Poisson" in path.read_text()
@@ -65,7 +80,12 @@ def plot_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> Non
     """Write the two heat maps of a comparison as a picture. The suffix is .png or .svg.
 
     >>> import minsep, tempfile, pathlib
-    >>> found = minsep.compare(64, epsilons=[2.0], epochs=[32], max_bands=2)
+    >>> from minsep.planning import Candidate
+    >>> from minsep.planning.comparison import Cell
+    >>> errors = {"cyclic-poisson": 2.0, "balls-in-bins": 1.6, "min-sep": 1.5}
+    >>> best = {name: Candidate(name, 4, 8, noise_multiplier=1.0, error=error) for name, error in errors.items()}
+    >>> cell = Cell(epsilon=2.0, epoch=32, best=best)  # minsep.compare(...) measures many
+    >>> found = minsep.Comparison(64, 1e-3, 4, epsilons=(2.0,), epochs=(32,), cells=(cell,))
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "ratios.png"
     >>> plot_comparison(found, path)
     >>> path.read_bytes()[1:4]

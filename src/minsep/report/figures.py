@@ -153,6 +153,7 @@ def ratio_map(comparison: Comparison, other: str, limit: float) -> go.Figure:
         colorscale=[[place / 4, colour] for place, colour in enumerate(palette.DIVERGING)],
         text=[[f"{value:.3f}" for value in row] for row in values],
         texttemplate="%{text}",
+        textfont={"color": palette.INK},
         hovertemplate="ε = %{x}<br>epoch length %{y}<br>ratio %{text}<extra></extra>",
         xgap=2,
         ygap=2,

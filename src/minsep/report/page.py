@@ -14,7 +14,8 @@ from minsep.report import data, figures, palette
 
 # The browser itself refuses every request to the network.
 _POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'"
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "base-uri 'none'; form-action 'none'"
 )
 _COMPARED = ("cyclic-poisson", "balls-in-bins")
 
@@ -24,16 +25,16 @@ def plan_page(plan: Plan, command: str) -> str:
     task = plan.task
     numbers = "".join(
         f'<div><dt>{escape(name)}</dt><dd><span class="value">{escape(value)}</span>'
-        f'<span class="remark">{escape(remark)}</span></dd></div>'
+        f'<span class="remark">{_prose(remark)}</span></dd></div>'
         for name, value, remark in data.key_numbers(plan)
     )
     cut = "" if task.max_batch_size is None else f", cut to {task.max_batch_size:,}"
     header = (
         f'<p class="eyebrow">A plan for {task.num_examples:,} examples, batches of {task.batch_size:g}{cut}, '
         f"{task.iterations:,} iterations</p>"
-        f"<h1>{escape(_capital(plan.chosen.name))}</h1>"
-        f'<p class="answer">{escape(plan.statement)}</p>'
-        + "".join(f"<p>{escape(sentence)}</p>" for sentence in data.gains(plan))
+        f"<h1>{_prose(_capital(plan.chosen.name))}</h1>"
+        f'<p class="answer">{_prose(plan.statement)}</p>'
+        + "".join(f"<p>{_prose(sentence)}</p>" for sentence in data.gains(plan))
         + f'<dl class="numbers">{numbers}</dl>'
     )
     sections = [
@@ -51,7 +52,7 @@ def comparison_page(comparison: Comparison) -> str:
     """Return the heat maps of a comparison as a page."""
     header = (
         f'<p class="eyebrow">{comparison.iterations:,} iterations, δ = {comparison.delta:g}, at most '
-        f"{comparison.max_bands} bands</p><h1>b-min-sep beside cyclic Poisson and balls-in-bins</h1>"
+        f"{comparison.max_bands} bands</p><h1>{_prose('b-min-sep beside cyclic Poisson and balls-in-bins')}</h1>"
         '<p class="answer">Mean squared error of prefix sums with b-min-sep over that with another scheme, each with '
         "its best number of bands and b-min-sep with its best separation. Below 1, b-min-sep is better. Numbers are "
         "estimates, not guarantees.</p>"
@@ -201,7 +202,7 @@ def _figure(name: str, figure: Any, words: str, table: str, *, tall: bool = Fals
     return (
         f'<figure><div class="plot{" tall" if tall else ""}" id="plot-{name}" data-figure="figure-{name}" role="img" '
         f'aria-label="{escape(words)}"></div><script type="application/json" id="figure-{name}">{drawn}</script>'
-        f"<figcaption>{escape(words)}</figcaption>{_details(table)}</figure>"
+        f"<figcaption>{_prose(words)}</figcaption>{_details(table)}</figure>"
     )
 
 
@@ -220,14 +221,22 @@ def _table(
     )
     body = "".join(
         f'<tr{" class=chosen" if place in chosen else ""}><th scope="row">{escape(row[0])}</th>'
-        + "".join(f"<td{kind}>{escape(value)}</td>" for value in row[1:])
+        + "".join(
+            f'<td{kind} data-heading="{escape(heading)}">{escape(value)}</td>'
+            for heading, value in zip(others, row[1:], strict=True)
+        )
         + "</tr>"
         for place, row in enumerate(rows)
     )
     return (
-        '<div class="scroll" tabindex="0" role="region" aria-label="Table">'
+        f'<div class="scroll{" words" if text else ""}" tabindex="0" role="region" aria-label="Table">'
         f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
+
+
+def _prose(text: str) -> str:
+    """Return escaped text in which no line ends within a name."""
+    return escape(text).replace("b-min-sep", '<span class="whole">b-min-sep</span>')
 
 
 def _capital(name: str) -> str:

@@ -3,8 +3,8 @@
 INK, QUIET, GRID = "#1c2430", "#5a6473", "#dfe3e8"
 BLUE, ORANGE, TEAL, GREY = "#2458c6", "#b4500f", "#0f7a63", "#6b7280"
 BAND, PALE, GOLD = "#d6e2f8", "#7396d9", "#e0a100"
-# Below 1, 1, above 1: blue is better.
-DIVERGING = ("#1b4fae", "#8fb1e6", "#f4f4f2", "#eeb184", "#b4500f")
+# From far below 1, by 1 in the middle, to far above: blue is better. All of them carry numbers in ink.
+DIVERGING = ("#6c98e8", "#b3caf3", "#f4f4f2", "#f3caa8", "#e48f50")
 
 NIGHT = {
     INK: "#e8ebf0",
@@ -17,10 +17,11 @@ NIGHT = {
     BAND: "#22345a",
     PALE: "#5b79b8",
     GOLD: "#ffcf4d",
-    "#1b4fae": "#7fabff",
-    "#8fb1e6": "#3b5fa3",
-    "#f4f4f2": "#1d232c",
-    "#eeb184": "#94521f",
+    DIVERGING[0]: "#2f5cb5",
+    DIVERGING[1]: "#253f6e",
+    DIVERGING[2]: "#1d232c",
+    DIVERGING[3]: "#603a20",
+    DIVERGING[4]: "#9a5317",
 }
 
 SCHEMES = {"poisson": GREY, "cyclic-poisson": ORANGE, "balls-in-bins": TEAL, "min-sep": BLUE}

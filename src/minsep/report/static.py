@@ -80,10 +80,7 @@ def comparison_picture(comparison: Comparison, kind: str) -> bytes:
             values = data.ratios(comparison, other)
             image = place.imshow(np.log2(values), cmap=colours, vmin=-limit, vmax=limit, aspect="auto", origin="lower")
             for (row, column), value in np.ndenumerate(values):
-                strong = abs(np.log2(value)) > 0.7 * limit
-                place.text(
-                    column, row, f"{value:.3f}", ha="center", va="center", color="white" if strong else palette.INK
-                )
+                place.text(column, row, f"{value:.3f}", ha="center", va="center")
             place.set_title(f"Against {data.SCHEME_NAMES[other]}")
             place.set_xticks(range(columns), [f"{epsilon:g}" for epsilon in comparison.epsilons])
             place.set_yticks(range(rows), [f"{epoch:,}" for epoch in comparison.epochs])

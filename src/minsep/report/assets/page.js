@@ -7,11 +7,12 @@
   const config = {
     responsive: true,
     displaylogo: false,
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+    // A list of what may be there: some versions of plotly add a button that uploads the chart.
+    modeBarButtons: [["toImage"], ["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"]],
   };
-  const paperWidth = 640;
+  const paper = { width: 640, height: 270 };
 
-  function draw(dark, width) {
+  function draw(dark, size = {}) {
     for (const plot of plots) {
       const text = document.getElementById(plot.dataset.figure).textContent;
       const figure = JSON.parse(dark ? text.replace(/#[0-9a-f]{6}/g, (colour) => nightColours[colour] ?? colour) : text);
@@ -20,8 +21,7 @@
       layout.dragmode = touch.matches ? false : "zoom";
       layout.hoverlabel = { bgcolor: dark ? "#232b36" : "#ffffff", font: { color: layout.font.color } };
       layout.modebar = { bgcolor: "rgba(0,0,0,0)", color: layout.yaxis.tickfont.color, activecolor: layout.font.color };
-      if (width) layout.width = width;
-      Plotly.react(plot, figure.data, layout, config);
+      Plotly.react(plot, figure.data, { ...layout, ...size }, config);
     }
   }
 
@@ -56,7 +56,7 @@
     button.addEventListener("click", () => download(button));
   }
   night.addEventListener("change", () => draw(night.matches));
-  addEventListener("beforeprint", () => draw(false, paperWidth));
+  addEventListener("beforeprint", () => draw(false, paper));
   addEventListener("afterprint", () => draw(night.matches));
   draw(night.matches);
 })();

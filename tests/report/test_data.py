@@ -1,0 +1,133 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import minsep
+from minsep.planning import Candidate, Comparison, Plan, Task
+from minsep.report import data
+from tests.report.conftest import plan_of
+
+
+def test_the_curve_is_that_of_the_chosen_mechanism_and_passes_under_the_certified_point(plan: Plan) -> None:
+    curve = data.curve(plan)
+    assert curve.epsilons[0] == pytest.approx(0.5)
+    assert curve.epsilons[-1] == pytest.approx(4.0)
+    place = int(np.argmin(abs(curve.epsilons - 2.0)))
+    assert curve.epsilons[place] == pytest.approx(2.0, rel=1e-12)
+    assert curve.deltas[place] + 4 * curve.stderrs[place] < plan.task.delta
+    alone = minsep.estimate_delta(plan.mechanism, 2.0, samples=40_000, seed=1)
+    error = np.hypot(alone.stderr, curve.stderrs[place])
+    # Six standard errors: a false alarm in fewer than one run in 10^8.
+    assert abs(alone.value - curve.deltas[place]) < 6 * error
+    assert "estimate" in curve.words
+    assert "not a guarantee" in curve.words
+
+
+def test_an_exact_curve_is_called_computed() -> None:
+    chosen = Candidate("poisson", 1, 1, noise_multiplier=1.0, error=5.0)
+    plan = plan_of(chosen, [], Task(2000, 20, 60, 2.0, 1e-3))
+    curve = data.curve(plan)
+    assert curve.exact
+    assert curve.words.startswith("Computed")
+    assert curve.shown.all()
+    assert data.gains(plan) == ["It is the best of the baselines: nothing else that was tried has less error."]
+    assert data.gain_over_baseline(plan) is None
+    assert [proof.how for proof in data.proofs(plan.certificate)] == ["Computed from the privacy loss distribution"] * 2
+
+
+def test_estimates_that_drown_in_their_error_are_not_drawn() -> None:
+    ones = np.ones(4)
+    deltas, stderrs = np.array([1e-2, 1e-3, 1e-4, 0.0]), np.array([1e-4, 1e-4, 1e-4, 0.0])
+    curve = data.Curve(ones, deltas, stderrs, deltas, deltas, "plain", 10, False)
+    assert curve.shown.tolist() == [True, True, False, False]
+
+
+def test_series_have_the_best_separation_for_each_number_of_bands(plan: Plan) -> None:
+    found = {one.name: one for one in data.series(plan)}
+    assert list(found) == ["DP-SGD, Poisson", "cyclic Poisson", "b-min-sep", "b-min-sep, tuned"]
+    assert found["b-min-sep"].bands == [2, 4]
+    assert found["b-min-sep"].errors == [3.5, 3.2]
+    assert found["b-min-sep"].noise_multipliers == [0.57, 0.59]
+    assert found["b-min-sep, tuned"].errors == [3.0]
+
+
+def test_what_was_skipped_keeps_its_reason(plan: Plan) -> None:
+    assert [one.skipped for one in data.skipped(plan)] == ["more bands than the separation, 4"]
+    assert len(data.tried(plan)) == 7
+
+
+def test_the_gain_is_over_the_best_baseline_with_certified_noise(plan: Plan) -> None:
+    assert data.gain_over_baseline(plan) == pytest.approx(1 - plan.error / 3.6)
+    sentences = data.gains(plan)
+    assert "cyclic Poisson, cycle 2, 2 bands (3.6, exact)" in sentences[0]
+    assert f"{100 * (1 - 3.0 / 3.2):.1f} %" in sentences[1]
+    alone = replace(plan, table=tuple(one for one in plan.table if one.scheme == "min-sep"))
+    assert data.gain_over_baseline(alone) is None
+    assert "no baseline" in data.gains(alone)[0]
+
+
+def test_batches_are_those_of_a_simulated_run_that_no_seed_of_the_plan_gives(plan: Plan) -> None:
+    found = data.batch_sizes(plan)
+    assert found.sizes.size == 60
+    assert found.expected == pytest.approx(20)
+    assert found.cut is None
+    own = [batch.size for batch in plan.mechanism.batches(2000, seed=plan.seed)]
+    assert found.sizes.tolist() != own
+    # The sum of all sizes has a standard deviation below that of Poisson's, sqrt(1200) = 35.
+    assert abs(found.sizes.sum() - 1200) < 6 * 35
+    assert "simulated run, not yours" in found.words
+
+
+def test_cut_batches_leave_out_the_padding() -> None:
+    chosen = Candidate("min-sep", 2, 8, noise_multiplier=2.0, error=5.0)
+    plan = plan_of(chosen, [], Task(2000, 20, 60, 2.0, 1e-3, max_batch_size=22))
+    found = data.batch_sizes(plan)
+    assert found.cut == 22
+    assert found.sizes.max() == 22
+    assert found.sizes.min() < 20
+    assert "cut to 22" in found.words
+
+
+def test_a_dataset_too_large_for_a_report_is_not_simulated(plan: Plan) -> None:
+    large = replace(plan, task=replace(plan.task, num_examples=10**9))
+    found = data.batch_sizes(large)
+    assert found.sizes.size == 0
+    assert found.words.startswith("Not simulated")
+
+
+def test_long_runs_are_thinned() -> None:
+    found = data.BatchSizes(np.arange(9_999), 20_000, 5.0, None)
+    assert found.every == 5
+    assert "first 9,999 iterations" in found.words
+    assert "One in 5 is drawn." in found.words
+
+
+def test_coefficients_are_beside_those_of_the_paper_if_tuned(plan: Plan) -> None:
+    found = data.coefficients(plan)
+    assert found.paper is not None
+    assert np.linalg.norm(found.chosen) == pytest.approx(1)
+    assert found.chosen[1] / found.chosen[0] == pytest.approx(0.7 * found.paper[1] / found.paper[0])
+
+
+def test_proofs_say_how_each_direction_was_shown(plan: Plan) -> None:
+    certificate = plan.certificate
+    remove, add = certificate.proofs
+    betting = replace(remove, method="tilted", copies=3, samples=614_400, log_wealth=13.61)
+    changed = replace(certificate, proofs=(betting, add), attempts=8, failure_probability=1e-5)
+    first, second = data.proofs(changed)
+    assert first.how == "Test by betting over 614,400 samples of a tilted law (3 copies)"
+    assert first.evidence == "log wealth 13.61, at least 13.59"
+    assert second.how == "Follows from epsilon alone, without samples"
+    refused = replace(certificate, proofs=(replace(betting, passed=False, reason="5 samples did not suffice"), add))
+    assert data.proofs(refused)[0].evidence == "5 samples did not suffice"
+
+
+def test_ratios_and_the_colours_they_span(comparison: Comparison) -> None:
+    others = ("cyclic-poisson", "balls-in-bins")
+    values = data.ratios(comparison, "cyclic-poisson")
+    assert values.shape == (3, 2)
+    assert values[0].tolist() == pytest.approx([0.25, (1.1 / 2) ** 2])
+    assert data.widest(comparison, others) == pytest.approx(2.0)
+    assert "less error in 6 of 6" in data.verdict(comparison, "cyclic-poisson")
+    assert "less error in 0 of 6" in data.verdict(comparison, "balls-in-bins")
