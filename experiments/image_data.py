@@ -49,7 +49,7 @@ def generated(examples: int, tests: int = 2000, side: int = 16, classes: int = 1
         targets = torch.randint(0, classes, (count,), generator=generator)
         shifts = torch.randint(-2, 3, (count,), generator=generator)
         clean = torch.stack([torch.roll(patterns[c], int(s), dims=2) for c, s in zip(targets, shifts, strict=True)])
-        noisy = clean + 2.5 * torch.randn(clean.shape, generator=generator)
+        noisy = clean + 1.5 * torch.randn(clean.shape, generator=generator)
         return (noisy / 3).clamp(-1, 1), targets
 
     return Images(*draw(examples), *draw(tests))

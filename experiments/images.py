@@ -88,7 +88,7 @@ def main(
 ) -> None:
     """Train with four sampling schemes at one privacy each, and write results.jsonl and accuracy.svg."""
     if quick:
-        iterations, epoch, bands, examples, epsilon = 60, 15, 4, 600, [8.0]
+        iterations, epoch, bands, examples, epsilon = 60, 12, 4, 500, [8.0]
     images = load_images(dataset, data, examples)
     count = len(images.train)
     folder = output / (f"{dataset}-quick" if quick else dataset)
