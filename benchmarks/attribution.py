@@ -2,7 +2,9 @@
 
 Without a path the graph is generated, of about the same shape; a second one has 2 million examples and 6 million edges.
 `--table` calibrates the paper's setting instead: 25 noise multipliers with certificates, beside DP-SGD and BandMF
-without amplification, and prints each line of a Markdown table when it is done. `--bands` and `--epsilons` take parts.
+without amplification, and prints each line of a Markdown table when it is done; with `--graph` at the sampling
+probabilities of that graph, and else at those of 300,000 examples that do not block each other. `--bands` and
+`--epsilons` take parts.
 """
 
 import argparse
@@ -98,15 +100,22 @@ def figures(path: str | None) -> None:
     print_comparisons("Examples of several users", rows)
 
 
-def table(bands: list[int], epsilons: list[float]) -> None:
-    """Print noise multipliers as a Markdown table, line by line, and beside each its certified direction's time."""
-    print(f"n = {ITERATIONS:,}, expected batch {BATCH:,} of {EXAMPLES:,}, k_u = {USER_BOUND}, delta = {DELTA:g}")
+def table(path: str | None, bands: list[int], epsilons: list[float]) -> None:
+    """Print noise multipliers as a Markdown table, line by line, with the time that each took."""
+    graph = None
+    if path is not None:
+        graph = minsep.bound_contributions(loaded(path), USER_BOUND, duplicates=True).graph
+    examples = EXAMPLES if graph is None else graph.num_examples
+    print(f"n = {ITERATIONS:,}, expected batch {BATCH:,} of {examples:,}, k_u = {USER_BOUND}, delta = {DELTA:g}")
     print("| scheme | " + " | ".join(f"epsilon {epsilon:g}" for epsilon in epsilons) + " |")
     print("|---" * (len(epsilons) + 1) + "|", flush=True)
     start = time.perf_counter()
     for band in [1, *bands]:
         strategy = minsep.BandedToeplitz.optimal(iterations=ITERATIONS, bands=band)
-        scheme = minsep.MultiAttributionMinSep(paper_sampling_prob(band), band, user_bound=USER_BOUND)
+        if graph is None:
+            scheme = minsep.MultiAttributionMinSep(sampling_prob_of_singles(band), band, user_bound=USER_BOUND)
+        else:
+            scheme = minsep.MultiAttributionMinSep(expected_batch=BATCH, min_sep=band, graph=graph)
         cells = []
         for epsilon in epsilons:
             took, found = seconds(lambda s=strategy, c=scheme, e=epsilon: minsep.calibrate(s, c, e, DELTA))
@@ -122,7 +131,7 @@ def table(bands: list[int], epsilons: list[float]) -> None:
     print(f"All in {time.perf_counter() - start:.0f} s.")
 
 
-def paper_sampling_prob(min_sep: int) -> float:
+def sampling_prob_of_singles(min_sep: int) -> float:
     """Return the p of single examples for the expected batch: p0 / (1 - p0 (b - 1)).
 
     A graph's own p is larger, by how much its examples block each other.
@@ -148,7 +157,7 @@ def main() -> None:
     parser.add_argument("--epsilons", type=float, nargs="*", default=list(EPSILONS))
     arguments = parser.parse_args()
     if arguments.table:
-        table(arguments.bands, arguments.epsilons)
+        table(arguments.graph, arguments.bands, arguments.epsilons)
     else:
         figures(arguments.graph)
 
