@@ -60,7 +60,7 @@ def test_what_was_skipped_keeps_its_reason(plan: Plan) -> None:
 def test_the_gain_is_over_the_best_baseline_with_certified_noise(plan: Plan) -> None:
     assert data.gain_over_baseline(plan) == pytest.approx(1 - plan.error / 3.6)
     sentences = data.gains(plan)
-    assert "cyclic Poisson, cycle 2, 2 bands (3.6, exact)" in sentences[0]
+    assert "cyclic Poisson, cycle 2, 2 bands (3.6, computed)" in sentences[0]
     assert f"{100 * (1 - 3.0 / 3.2):.1f} %" in sentences[1]
     alone = replace(plan, table=tuple(one for one in plan.table if one.scheme == "min-sep"))
     assert data.gain_over_baseline(alone) is None

@@ -24,7 +24,9 @@ SCHEME_NAMES = {
     "min-sep": "b-min-sep",
 }
 # From a quarter of epsilon to twice: 35 steps have one that ends at epsilon.
-_CURVE_STEPS, _CURVE_SAMPLES = 35, 20_000
+_CURVE_STEPS = 35
+_FEWEST_SAMPLES, _MOST_SAMPLES = 4_000, 20_000
+_CURVE_WORK = 12_000_000  # samples times iterations: some seconds
 _MOST_RELATIVE_ERROR = 0.5
 _MOST_DRAWN = 30_000_000  # examples enlisted and batches' entries drawn: some seconds
 _MOST_POINTS = 2_000
@@ -63,6 +65,7 @@ class Curve:
         return (
             f"An estimate{of_bound} from {self.samples:,} samples, not a guarantee: the band is two standard errors "
             "to each side. The guarantee is the certified point."
+            + ("" if self.shown.all() else " Where the samples are too few to tell, nothing is drawn.")
         )
 
 
@@ -175,7 +178,7 @@ def gains(plan: Plan) -> list[str]:
     elif share is None:
         sentences = ["Nothing but b-min-sep was tried, so there is no baseline to compare with."]
     else:
-        kind = "exact" if baseline.exact else "estimated"
+        kind = "computed" if baseline.exact else "estimated"
         sentences = [
             f"Its error is {100 * abs(share):.1f} % {'below' if share >= 0 else 'above'} that of the best baseline, "
             f"{baseline.name} ({baseline.error:.4g}, {kind})."
@@ -196,7 +199,8 @@ def curve(plan: Plan) -> Curve:
 @lru_cache(maxsize=4)
 def _curve(mechanism: Mechanism, epsilon: float) -> Curve:
     epsilons = epsilon * (0.25 + 1.75 * np.arange(_CURVE_STEPS + 1) / _CURVE_STEPS)
-    found = privacy_curve(mechanism, epsilons, samples=_CURVE_SAMPLES)
+    samples = min(max(_CURVE_WORK // mechanism.iterations, _FEWEST_SAMPLES), _MOST_SAMPLES)
+    found = privacy_curve(mechanism, epsilons, samples=samples)
     return Curve(
         found.epsilons,
         found.deltas,

@@ -66,7 +66,7 @@ def by_bands(plan: Plan, quantity: str) -> go.Figure:
             line={"color": colour, "width": 2, "dash": "dot" if one.tuned else "solid"},
             marker={"symbol": _SYMBOLS[one.scheme] + ("-open" if one.tuned else ""), "size": 8, "color": colour},
             customdata=[
-                [c.name, c.noise_multiplier, c.error, "exact" if c.exact else "estimate"] for c in one.candidates
+                [c.name, c.noise_multiplier, c.error, "computed" if c.exact else "estimate"] for c in one.candidates
             ],
             hovertemplate="%{customdata[0]}<br>noise multiplier %{customdata[1]:.4g}<br>"
             "error %{customdata[2]:.4g}<extra>%{customdata[3]}</extra>",

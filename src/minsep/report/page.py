@@ -53,9 +53,13 @@ def comparison_page(comparison: Comparison) -> str:
     header = (
         f'<p class="eyebrow">{comparison.iterations:,} iterations, δ = {comparison.delta:g}, at most '
         f"{comparison.max_bands} bands</p><h1>{_prose('b-min-sep beside cyclic Poisson and balls-in-bins')}</h1>"
-        '<p class="answer">Mean squared error of prefix sums with b-min-sep over that with another scheme, each with '
-        "its best number of bands and b-min-sep with its best separation. Below 1, b-min-sep is better. Numbers are "
-        "estimates, not guarantees.</p>"
+        + '<p class="answer">'
+        + _prose(
+            "Mean squared error of prefix sums with b-min-sep over that with another scheme, each with its best number "
+            "of bands and b-min-sep with its best separation. Below 1, b-min-sep is better. Numbers are estimates, not "
+            "guarantees."
+        )
+        + "</p>"
     )
     limit = data.widest(comparison, _COMPARED)
     maps = "".join(
@@ -127,7 +131,8 @@ def _search(plan: Plan) -> str:
     introduction = (
         f"<p>{len(tried):,} mechanisms at ({plan.task.epsilon:g}, {plan.task.delta:g})-DP, each scheme with its best "
         "separation. The error is the root mean square over prefix sums of the noise for clip norm 1: less is better. "
-        "The star is the plan, with certified noise; the others are estimates where no exact value is known.</p>"
+        "The star is the plan, with certified noise; the others are computed where that is possible, and else "
+        "estimated.</p>"
     )
     parts = []
     for quantity, title in (("error", "Error"), ("noise_multiplier", "Noise multiplier")):
@@ -140,7 +145,7 @@ def _search(plan: Plan) -> str:
             + "</div>"
         )
     table = _table(
-        ["mechanism", "bands", "separation", "noise multiplier", "error", "known"],
+        ["mechanism", "bands", "separation", "noise multiplier", "error", "how it is known"],
         [_candidate_row(one) for one in tried],
         chosen={tried.index(plan.chosen)} if plan.chosen in tried else set(),
     )
@@ -154,7 +159,7 @@ def _search(plan: Plan) -> str:
 
 
 def _candidate_row(one: Candidate) -> list[str]:
-    kind = "exact" if one.exact else "estimate"
+    kind = "computed" if one.exact else "estimate"
     return [one.name, f"{one.bands:,}", f"{one.min_sep:,}", f"{one.noise_multiplier:.4g}", f"{one.error:.4g}", kind]
 
 
@@ -171,8 +176,8 @@ def _batches(plan: Plan) -> str:
 def _strategy(plan: Plan) -> str:
     found = data.coefficients(plan)
     words = (
-        "The first column of the strategy matrix: how much of the noise of an iteration is made of, and later taken "
-        "back by, its neighbours."
+        "The first column of the strategy matrix C, of norm 1. The noise is made by its inverse: what one iteration "
+        "adds, the next ones partly take back."
     )
     headings, columns = ["iterations back", "coefficient"], [found.chosen]
     if found.paper is not None:
