@@ -22,10 +22,11 @@ def write_report(plan: Plan, path: str | os.PathLike[str], command: str = "minse
     >>> mechanism = minsep.Mechanism(chosen.strategy(60), task.scheme("min-sep", 8), noise_multiplier=1.0)
     >>> certificate = minsep.certify(mechanism, epsilon=2.0, delta=1e-3)
     >>> best = Plan(task, chosen, mechanism, certificate, (chosen,), seed=0)  # minsep.plan(...) finds a better one
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "plan.html"
-    >>> write_report(best, path)
-    >>> path.read_text()[:15]
-    '<!doctype html>'
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "plan.html"
+    ...     write_report(best, path)
+    ...     print(path.read_text()[:15])
+    <!doctype html>
     """
     check_folder(path)
     with needing("plotly"):
@@ -43,9 +44,10 @@ def plot(plan: Plan, path: str | os.PathLike[str]) -> None:
     >>> mechanism = minsep.Mechanism(chosen.strategy(60), task.scheme("min-sep", 8), noise_multiplier=1.0)
     >>> certificate = minsep.certify(mechanism, epsilon=2.0, delta=1e-3)
     >>> best = Plan(task, chosen, mechanism, certificate, (chosen,), seed=0)  # minsep.plan(...) finds a better one
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "plan.png"
-    >>> plot(best, path)
-    >>> path.read_bytes()[1:4]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "plan.png"
+    ...     plot(best, path)
+    ...     print(path.read_bytes()[1:4])
     b'PNG'
     """
     kind = picture_format(path)
@@ -65,9 +67,10 @@ def write_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> No
     >>> best = {name: Candidate(name, 4, 8, noise_multiplier=1.0, error=error) for name, error in errors.items()}
     >>> cell = Cell(epsilon=2.0, epoch=32, best=best)  # minsep.compare(...) measures many
     >>> found = minsep.Comparison(64, 1e-3, 4, epsilons=(2.0,), epochs=(32,), cells=(cell,))
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "comparison.html"
-    >>> write_comparison(found, path)
-    >>> "Against cyclic Poisson" in path.read_text()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "comparison.html"
+    ...     write_comparison(found, path)
+    ...     print("Against cyclic Poisson" in path.read_text())
     True
     """
     check_folder(path)
@@ -86,9 +89,10 @@ def plot_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> Non
     >>> best = {name: Candidate(name, 4, 8, noise_multiplier=1.0, error=error) for name, error in errors.items()}
     >>> cell = Cell(epsilon=2.0, epoch=32, best=best)  # minsep.compare(...) measures many
     >>> found = minsep.Comparison(64, 1e-3, 4, epsilons=(2.0,), epochs=(32,), cells=(cell,))
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "ratios.png"
-    >>> plot_comparison(found, path)
-    >>> path.read_bytes()[1:4]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "ratios.png"
+    ...     plot_comparison(found, path)
+    ...     print(path.read_bytes()[1:4])
     b'PNG'
     """
     kind = picture_format(path)
