@@ -29,8 +29,8 @@ class MultiAttributionMinSep(Scheme):
     sampled, without the examples that share a user with one that blocks: in the last `min_sep - 1` iterations
 
     - `block="sampled"`: any example that was sampled, whether it took part or not (Algorithm 3 of the paper);
-    - `block="participated"`: any example that took part (Algorithm 4). Its accounting rests on a conjecture, so it is
-      refused unless `accept_conjecture=True`.
+    - `block="participated"`: any example that took part (Algorithm 4). Its accounting rests on a conjecture that is
+      false for some graphs, so it is refused unless `accept_conjecture=True`.
 
     What follows:
 
@@ -82,8 +82,8 @@ class MultiAttributionMinSep(Scheme):
             raise ValueError(f"accept_conjecture is {accept_conjecture!r}, but it must be True or False.")
         if block == "participated" and coins == "secret" and not accept_conjecture:
             raise ValueError(
-                "block is 'participated', but its accounting with secret coins rests on a conjecture that nobody has "
-                "proven: use block='sampled', or say accept_conjecture=True."
+                "block is 'participated', but its accounting with secret coins rests on a conjecture that is not proven, "
+                "and false for some graphs: use block='sampled' or coins='public', or say accept_conjecture=True."
             )
         if burn_in is None:
             burn_in = separation - 1 if block == "sampled" else _SETTLED * (separation - 1)
@@ -191,7 +191,7 @@ def assumptions(scheme: Description) -> str:
     if scheme["block"] == "participated":
         words.append(
             "It rests on the conjecture that blocking by participation (Algorithm 4) is no less private than its "
-            "single-user recursion, which is not proven."
+            "single-user recursion, which is not proven, and false for some graphs at large sampling probabilities."
         )
     if scheme["min_sep"] > 1 and scheme["user_bound"] > 1:
         words.append(
