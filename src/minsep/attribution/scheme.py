@@ -82,8 +82,9 @@ class MultiAttributionMinSep(Scheme):
             raise ValueError(f"accept_conjecture is {accept_conjecture!r}, but it must be True or False.")
         if block == "participated" and coins == "secret" and not accept_conjecture:
             raise ValueError(
-                "block is 'participated', but its accounting with secret coins rests on a conjecture that is not proven, "
-                "and false for some graphs: use block='sampled' or coins='public', or say accept_conjecture=True."
+                "block is 'participated', but its accounting with secret coins rests on a conjecture that is not "
+                "proven, and false for some graphs: use block='sampled' or coins='public', or say "
+                "accept_conjecture=True."
             )
         if burn_in is None:
             burn_in = separation - 1 if block == "sampled" else _SETTLED * (separation - 1)
