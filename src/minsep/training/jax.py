@@ -192,7 +192,8 @@ class PrivateTraining:
         self._key = key
         run = self._run
         self._private = _privatize(run.mechanism, run.clip_norm, run.expected_batch, None, key)
-        self._step = jax.jit(self._compiled_step)
+        # The ring of past rows is changed in place.
+        self._step = jax.jit(self._compiled_step, donate_argnums=2)
 
     def _compiled_step(
         self, parameters: Tree, state: Tree, noise: NoiseState, inputs: Tree, targets: Tree, mask: jax.Array
