@@ -1,6 +1,7 @@
 """One HTML page with all that it needs inside. Whatever comes from outside is escaped."""
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
@@ -100,7 +101,7 @@ def _certificate(plan: Plan) -> str:
         for proof in data.proofs(certificate)
     ]
     return (
-        f"{status}<p>{escape(certificate.statement)}</p>"
+        f"{status}<p>{_prose(certificate.statement)}</p>"
         + _table(["direction", "what is bounded", "how it was shown", "evidence", "outcome"], rows, text=True)
         + "<p>Anyone can check it: save the certificate and run <code>minsep verify certificate.json</code>. "
         "It holds no data of any person.</p>"
@@ -241,7 +242,7 @@ def _table(
 
 def _prose(text: str) -> str:
     """Return escaped text in which no line ends within a name."""
-    return escape(text).replace("b-min-sep", '<span class="whole">b-min-sep</span>')
+    return re.sub(r"b-min-sep|\([^()]*\)-DP", r'<span class="whole">\g<0></span>', escape(text))
 
 
 def _capital(name: str) -> str:
