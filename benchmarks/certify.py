@@ -1,7 +1,7 @@
 """Calibration with certificates: `python -m benchmarks.certify`. About ten minutes on two cores.
 
-The last column is the estimated delta, in units of the target, at a noise multiplier 1.5 % below the certified one: if it
-is above 1, the certified multiplier is within 1.5 % of the one where the estimate meets the target.
+The last column is the estimated delta, in units of the target, at a noise multiplier 1.5 % below the certified one:
+above 1, the certified multiplier is within 1.5 % of the one where the estimate meets the target.
 """
 
 import sys

@@ -22,6 +22,7 @@ from minsep.accounting.exact import exact_curve
 from minsep.accounting.pairs import DIRECTIONS
 from minsep.accounting.proposals import DEFAULT_MEMORY
 from minsep.accounting.search import estimated_noise_multiplier, noise_at_target
+from minsep.attribution import MultiAttributionMinSep
 from minsep.mechanism import Mechanism
 from minsep.participation import BallsInBins, CyclicPoisson, MinSep, Poisson, Scheme, Truncation, Unamplified
 from minsep.randomness import Key
@@ -32,6 +33,7 @@ _RUNGS = (0, 1, 2, 3, 5, 8, 16)
 _FIRST_RUNG = 2
 _ESTIMATE_SAMPLES = 8_000
 _MOST = 1e6
+_FINE, _COARSE = 1e-4, 1e-3  # spacing of privacy losses
 _GUESS = 0.8  # of the noise that the deterministic proof needs
 
 
@@ -156,9 +158,12 @@ def calibrate(
 def deterministic(mechanism: Mechanism) -> Mechanism:
     """Return a mechanism with the same strategy and batch sizes that an exact curve covers.
 
-    Cyclic Poisson sampling where the bands allow it, and else the Gaussian mechanism of a fixed order.
+    Cyclic Poisson sampling where the bands allow it, public coins where an example has several users, and else the
+    Gaussian mechanism of a fixed order.
     """
     scheme = mechanism.scheme
+    if isinstance(scheme, MultiAttributionMinSep) and mechanism.truncation is None:
+        return replace(mechanism, scheme=scheme.with_public_coins())
     if isinstance(scheme, MinSep | Poisson | BallsInBins) and mechanism.strategy.bands <= scheme.min_sep:
         cyclic = CyclicPoisson(scheme.rate, scheme.min_sep, "equal" if mechanism.truncation else "random")
         return replace(mechanism, scheme=cyclic)
@@ -171,16 +176,19 @@ def deterministic(mechanism: Mechanism) -> Mechanism:
     )
 
 
-def exact_noise_multiplier(mechanism: Mechanism, epsilon: float, delta: float, tolerance: float = 1e-4) -> Mechanism:
+def exact_noise_multiplier(
+    mechanism: Mechanism, epsilon: float, delta: float, tolerance: float = 1e-4, finest: float = _FINE
+) -> Mechanism:
     """Return the mechanism with the smallest noise multiplier that its exact curve allows, within a tolerance above."""
 
-    def log_excess(sigma: float) -> float:
-        curve = exact_curve(mechanism.with_noise_multiplier(sigma))
+    def log_excess(sigma: float, spacing: float = _FINE) -> float:
+        curve = exact_curve(mechanism.with_noise_multiplier(sigma), max(spacing, finest))
         assert curve is not None
         larger = max(float(curve.delta(epsilon, direction)) for direction in DIRECTIONS)
         return math.log(max(larger, 1e-300) / delta)
 
-    sigma = noise_at_target(log_excess, 1.0, tolerance)
+    near = noise_at_target(partial(log_excess, spacing=_COARSE), 1.0, max(tolerance, 0.01))
+    sigma = near if finest == _COARSE else noise_at_target(log_excess, near, tolerance)
     step = 1 + tolerance / 4
     while log_excess(sigma) > 0:
         sigma, step = sigma * step, step**2

@@ -22,12 +22,14 @@ from numpy.typing import NDArray
 
 from minsep import _validation as validate
 from minsep.accounting.betting import Wealth
+from minsep.accounting.convexity import add_bound
 from minsep.accounting.exact import ExactCurve, exact_curve
 from minsep.accounting.fixed_sample import FixedSampleTest, fixed_sample_test
-from minsep.accounting.pairs import DIRECTIONS, Direction, Pair
+from minsep.accounting.pairs import DIRECTIONS, Direction, MinSepPair, Pair
 from minsep.accounting.proposals import DEFAULT_MEMORY, PlainProposal, Proposal, TiltedProposal, best_proposal
 from minsep.accounting.support import pair_of, tiltable
 from minsep.accounting.truncation import Shift, closed_form
+from minsep.attribution import assumptions
 from minsep.engine import run_chunks
 from minsep.identity import Description
 from minsep.mechanism import Mechanism
@@ -119,12 +121,13 @@ class Certificate:
         if not self.passed:
             reasons = "; ".join(f"{proof.direction}: {proof.reason}" for proof in self.proofs if not proof.passed)
             return f"Not certified as ({self.epsilon:g}, {self.delta:g})-DP: {reasons}."
+        conditions = "".join(f" {sentence}" for sentence in [assumptions(self.mechanism["scheme"])] if sentence)
         if self.failure_probability == 0:
-            return f"The mechanism is ({self.epsilon:g}, {self.delta:g})-DP."
+            return f"The mechanism is ({self.epsilon:g}, {self.delta:g})-DP.{conditions}"
         return (
             f"Run only because it is certified, the mechanism is ({self.epsilon:g}, {self.delta:g})-DP: a mechanism "
             f"that is not ({self.epsilon:g}, {self.level:.6g})-DP passes with probability at most "
-            f"{self.failure_probability:.3g}."
+            f"{self.failure_probability:.3g}.{conditions}"
         )
 
     def to_json(self) -> str:
@@ -370,6 +373,10 @@ class _Test:
             return DirectionProof(
                 **common, method="none", passed=False, reason="the upper bound on P/Q does not cover it"
             )
+        if direction == "add" and isinstance(pair, MinSepPair):
+            bound = add_bound(pair, shift.epsilon)
+            if bound <= level:
+                return DirectionProof(**common, method="convexity", passed=True, reason="", bound=bound)
         if isinstance(self._plan, FixedSampleTest):
             return self._average(PlainProposal(pair, direction), self._plan, common)
         proposal = best_proposal(pair, direction, shift.epsilon, self._memory, enough=0.99 * level)

@@ -7,8 +7,8 @@ mean m = log f(a) - <g, a> and deviation s = sigma |g|. Hence, for every point a
     H_epsilon(Q, P) = E_Q (1 - e^epsilon f)_+  <=  E (1 - e^(epsilon + m + s Z))_+ ,
 
 which has a closed form. The gradient is C u / sigma^2, where u_i is the mean of x_i under the law of x tilted by
-exp(<C x, a> / sigma^2 - |C x|^2 / (2 sigma^2)): two recursions, forwards and backwards. Points a are tried on the line
-from 0 against the gradient there, where f is small.
+exp(<C x, a> / sigma^2 - |C x|^2 / (2 sigma^2)): two recursions, forwards and backwards. Points a are tried at several
+distances from 0, each against the gradient there, which is where f is small and Q is not.
 """
 
 import math
@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
 from minsep.accounting.pairs import MinSepPair
+from minsep.strategy import BandedToeplitz
 
 FloatArray = NDArray[np.float64]
 
 # Far more than the rounding errors of the sums below.
 _MARGIN = 1e-9
 _STEPS = np.arange(0.0, 6.5, 0.5)
+_TURNS = 3
 
 
 def add_bound(pair: MinSepPair, epsilon: float) -> float:
@@ -35,24 +37,27 @@ def add_bound(pair: MinSepPair, epsilon: float) -> float:
     >>> add_bound(pair, 4.0) < 1e-6 < add_bound(pair, 3.0)
     True
     """
-    if pair.upper_bound or pair.warm or pair.no_participation < 1e-250:
+    strategy, sigma = pair.strategy, pair.noise_multiplier
+    if pair.upper_bound or not isinstance(strategy, BandedToeplitz):
         return 1.0
-    matrix, sigma = pair.strategy.dense(), pair.noise_multiplier
-    _, moves = _log_ratio_and_means(pair, np.zeros(pair.strategy.iterations))
-    direction = matrix @ moves
-    direction /= np.linalg.norm(direction)
-    best = 1.0
+    n, coefficients = strategy.iterations, strategy.coefficients
+    best, point = 1.0, np.zeros(n)
     for step in _STEPS:
-        point = -step * sigma * direction
-        log_ratio, moves = _log_ratio_and_means(pair, matrix.T @ point / sigma**2)
-        gradient = matrix @ moves / sigma**2
-        best = min(best, _normal_bound(epsilon + log_ratio - float(gradient @ point), sigma * np.linalg.norm(gradient)))
+        for _ in range(_TURNS):
+            scores = np.convolve(coefficients[::-1], point)[strategy.bands - 1 :] / sigma**2
+            log_ratio, moves = _log_ratio_and_means(pair, scores)
+            if not (math.isfinite(log_ratio) and np.isfinite(moves).all()):
+                return best
+            gradient = np.convolve(coefficients, moves)[:n] / sigma**2
+            length = float(np.linalg.norm(gradient))
+            best = min(best, _normal_bound(epsilon + log_ratio - float(gradient @ point), sigma * length))
+            point = -step * sigma / length * gradient
     return best
 
 
-def _normal_bound(middle: float, deviation: np.floating | float) -> float:
+def _normal_bound(middle: float, deviation: float) -> float:
     """Return E (1 - exp(middle + deviation Z))_+, rounded up."""
-    middle, deviation = middle - _MARGIN, float(deviation) * (1 + _MARGIN)
+    middle, deviation = middle - _MARGIN, deviation * (1 + _MARGIN)
     below = -middle / deviation
     second = math.exp(min(middle + deviation**2 / 2 + float(log_ndtr(below - deviation)), 0.0))
     return float(min(max(ndtr(below) - second, 0.0) + 1e-16, 1.0))
@@ -70,9 +75,11 @@ def _log_ratio_and_means(pair: MinSepPair, scores: FloatArray) -> tuple[float, F
     for i in range(n - 1, -1, -1):
         after[i] = miss * after[i + 1] + some[i] * after[min(i + b, n)]
     before = np.zeros(n + b + 1)
-    before[0] = 1.0
+    before[:b] = pair.law.prob / (1 + (b - 1) * pair.law.prob) if pair.warm else 0.0
+    before[0] = 1 / (1 + (b - 1) * pair.law.prob) if pair.warm else 1.0
+    ratio = float(before[: n + 1] @ after + before[n + 1 :].sum())
     for i in range(n):
         before[i + 1] += miss * before[i]
         before[i + b] += some[i] * before[i]
     ends = after[np.minimum(np.arange(n) + b, n)]
-    return math.log(after[0]), before[:n] * (weights @ counts) * ends / after[0]
+    return math.log(ratio) if ratio > 0 else -math.inf, before[:n] * (weights @ counts) * ends / ratio

@@ -185,8 +185,11 @@ def _discounted_tails(probabilities, factor):  # type: ignore[no-untyped-def]  #
     return tails
 
 
-def exact_curve(mechanism: Mechanism) -> ExactCurve | None:
-    """Return the curve of a mechanism that needs no samples, or None."""
+def exact_curve(mechanism: Mechanism, spacing: float = 1e-4) -> ExactCurve | None:
+    """Return the curve of a mechanism that needs no samples, or None.
+
+    `spacing` is that of the privacy losses in a distribution: a wider one is quicker, and never too optimistic.
+    """
     strategy, scheme, truncation = mechanism.strategy, mechanism.scheme, mechanism.truncation
     sigma = mechanism.noise_multiplier
     match scheme:
@@ -194,31 +197,31 @@ def exact_curve(mechanism: Mechanism) -> ExactCurve | None:
             sensitivity = strategy.sensitivity(scheme.min_sep, scheme.participations)
             return GaussianCurve(sensitivity / sigma, not strategy.knows_sensitivity(scheme.min_sep))
         case MultiAttributionMinSep() if truncation is None:
-            return _user_level(mechanism, scheme)
+            return _user_level(mechanism, scheme, spacing)
         case Poisson() | MinSep(min_sep=1) if strategy.bands == 1:
             if truncation is None:
                 never = (1 - scheme.rate) ** mechanism.iterations
-                return PldCurve(_poisson(sigma, scheme.rate, mechanism.iterations), never)
+                return PldCurve(_poisson(sigma, scheme.rate, mechanism.iterations, spacing), never)
             if truncation.num_examples is not None:
                 return PldCurve(
-                    _truncated(sigma, scheme.rate, mechanism.iterations, truncation, truncation.num_examples)
+                    _truncated(sigma, scheme.rate, mechanism.iterations, truncation, truncation.num_examples, spacing)
                 )
         case CyclicPoisson() if strategy.bands <= scheme.cycle:
             turns = -(-mechanism.iterations // scheme.cycle)
             if truncation is None:
                 never = (1 - scheme.sampling_prob) ** turns
-                return PldCurve(_poisson(sigma, scheme.sampling_prob, turns), never, upper_bound=True)
+                return PldCurve(_poisson(sigma, scheme.sampling_prob, turns, spacing), never, upper_bound=True)
             if truncation.num_examples is not None and scheme.parts == "equal":
                 # Parts have one of two sizes, and which is worse for privacy is not known beforehand.
                 smaller = max(truncation.num_examples // scheme.cycle, 1)
                 parts = {smaller, -(-truncation.num_examples // scheme.cycle)}
-                return _Largest(
-                    tuple(PldCurve(_truncated(sigma, scheme.sampling_prob, turns, truncation, part)) for part in parts)
-                )
+                prob = scheme.sampling_prob
+                curves = (PldCurve(_truncated(sigma, prob, turns, truncation, part, spacing)) for part in parts)
+                return _Largest(tuple(curves))
     return None
 
 
-def _user_level(mechanism: Mechanism, scheme: MultiAttributionMinSep) -> ExactCurve | None:
+def _user_level(mechanism: Mechanism, scheme: MultiAttributionMinSep, spacing: float) -> ExactCurve | None:
     """Return the curve of a user with several examples for public coins, and that of Poisson sampling for one."""
     strategy, sigma, n = mechanism.strategy, mechanism.noise_multiplier, mechanism.iterations
     bound, prob = scheme.user_bound, scheme.sampling_prob
@@ -229,7 +232,7 @@ def _user_level(mechanism: Mechanism, scheme: MultiAttributionMinSep) -> ExactCu
         sensitivity = bound * strategy.sensitivity(scheme.min_sep, -(-n // scheme.min_sep))
         return GaussianCurve(sensitivity / sigma, upper_bound=True)
     if bound == scheme.min_sep == strategy.bands == 1:
-        return PldCurve(_poisson(sigma, prob, n), (1 - prob) ** n)
+        return PldCurve(_poisson(sigma, prob, n, spacing), (1 - prob) ** n)
     return None
 
 
@@ -270,13 +273,15 @@ def event_curve(event: Event) -> PldCurve:
     return PldCurve(accountant._pld)
 
 
-def _poisson(sigma: float, prob: float, count: int) -> pld.PrivacyLossDistribution:
-    one = pld.from_gaussian_mechanism(sigma, sampling_prob=prob, neighboring_relation=_RELATION)
+def _poisson(sigma: float, prob: float, count: int, spacing: float) -> pld.PrivacyLossDistribution:
+    one = pld.from_gaussian_mechanism(
+        sigma, sampling_prob=prob, neighboring_relation=_RELATION, value_discretization_interval=spacing
+    )
     return one.self_compose(count)
 
 
 def _truncated(
-    sigma: float, prob: float, count: int, truncation: Truncation, num_examples: int
+    sigma: float, prob: float, count: int, truncation: Truncation, num_examples: int, spacing: float
 ) -> pld.PrivacyLossDistribution:
     make: Callable[..., Any] = pld.from_truncated_subsampled_gaussian_mechanism
     one = make(
@@ -285,5 +290,6 @@ def _truncated(
         truncated_batch_size=truncation.batch_size,
         noise_multiplier=sigma,
         neighboring_relation=_RELATION,
+        value_discretization_interval=spacing,
     )
     return one.self_compose(count)

@@ -16,7 +16,7 @@ _TYPICAL_SLOPE = -8.0
 _LONGEST_STEP = 0.7
 _MOST_ROUNDS = 14
 _LIMIT = 30.0
-_NEAR = 3.0
+_GOOD = 0.1  # relative standard error
 
 
 def noise_at_target(log_excess: Callable[[float], float], guess: float, tolerance: float = 0.05) -> float:
@@ -80,14 +80,16 @@ def estimated_noise_multiplier(
     def log_excess(sigma: float) -> float:
         if report is not None:
             report(sigma)
-        mechanism = whole.with_noise_multiplier(sigma)
-        sampling = Sampling(mechanism, samples, seed, "auto", None, workers, executor, proposals)
-        found = max(float(sampling.deltas(np.array([epsilon]), direction)[0][0]) for direction in directions)
-        excess = math.log(max(found, 1e-300) / level)
-        if abs(excess) < _NEAR:
-            # The knobs of the proposal that are good here are good around here: no further pilot.
-            proposals.update(sampling.proposals)
-        return excess
+        asked = whole.with_noise_multiplier(sigma)
+        # The knobs of a proposal that did well nearby may do well here, and spare a pilot: its error says so.
+        for given in (proposals, None) if proposals else (None,):
+            sampling = Sampling(asked, samples, seed, "auto", None, workers, executor, given)
+            found = [sampling.deltas(np.array([epsilon]), direction) for direction in directions]
+            value, stderr = max((float(means[0]), float(stderrs[0])) for means, stderrs in found)
+            if stderr <= _GOOD * value:
+                proposals.update(sampling.proposals)
+                break
+        return math.log(max(value, 1e-300) / level)
 
     proposals: dict[Direction, Drawn] = {}
     return noise_at_target(log_excess, guess, tolerance)

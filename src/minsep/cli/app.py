@@ -7,6 +7,7 @@ from collections.abc import Callable
 import typer
 
 from minsep.cli.batches import batches
+from minsep.cli.bound import bound
 from minsep.cli.certify import calibrate, certify, delta, epsilon, verify
 from minsep.cli.compare import compare
 from minsep.cli.plan import plan
@@ -37,7 +38,7 @@ def stoppable(command: Callable[..., None]) -> Callable[..., None]:
     return stopping
 
 
-for command in (plan, calibrate, certify, verify, delta, epsilon, compare, strategy, batches):
+for command in (plan, calibrate, certify, verify, delta, epsilon, compare, strategy, batches, bound):
     app.command()(stoppable(command))
 
 
@@ -45,7 +46,7 @@ def main() -> None:
     """Run the command line: exit 0 on success, 2 on bad input with a sentence for everything that must change."""
     try:
         app()
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:
         for sentence in str(error).splitlines():
             print(f"Error: {sentence}", file=sys.stderr)
         sys.exit(BAD_INPUT)

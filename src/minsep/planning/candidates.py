@@ -67,6 +67,8 @@ def _separations(task: Task, scheme: str, bands: int, min_sep: int | None) -> li
             return [1]
         case "cyclic-poisson":
             return [bands] if bands > 1 else []
+        case "balls-in-bins" if bands == 1:
+            return []  # an epoch apart and without bands: far from the best in every setting
         case "balls-in-bins":
             return [task.scheme(scheme, 1).min_sep]
     if min_sep is not None:

@@ -60,7 +60,7 @@ def compare(
 
     >>> found = compare(64, epsilons=[2.0], epochs=[32], max_bands=4)
     >>> [[round(ratio, 1) for ratio in row] for row in found.ratios("cyclic-poisson")]
-    [[0.9]]
+    [[0.7]]
     """
     epsilons, epochs = tuple(epsilons), tuple(epochs)
     validate.together(

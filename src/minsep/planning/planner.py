@@ -52,7 +52,8 @@ class Plan:
         """The answer in a sentence or two."""
         return (
             f"Train with {self.chosen.name} and noise multiplier {self.mechanism.noise_multiplier:.4g}: "
-            f"({self.task.epsilon:g}, {self.task.delta:g})-DP, certified, with a root mean squared error of "
+            f"({self.task.epsilon:g}, {self.task.delta:g})-DP, "
+            f"{'certified' if self.certificate.passed else 'not certified'}, with a root mean squared error of "
             f"{self.error:.4g} for prefix sums."
         )
 
@@ -88,7 +89,7 @@ def plan(
     >>> import minsep
     >>> best = minsep.plan(2000, 20, 100, epsilon=2.0, delta=1e-3, max_bands=4, tune=False, seed=0)
     >>> best.chosen.name
-    'b-min-sep, b = 32, 4 bands'
+    'b-min-sep, b = 100, 4 bands'
     >>> best.certificate.passed
     True
     """

@@ -14,7 +14,7 @@ from minsep.planning.task import Task
 
 _SAMPLES, _TUNING_SAMPLES = 2_000, 6_000
 _SHRINKS = (0.85, 0.7, 0.55, 0.4, 0.25)
-_EXACT_TOLERANCE = 0.002
+_EXACT_TOLERANCE, _SPACING = 0.002, 1e-3
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,8 @@ class Search:
             self._tell("estimating", place, len(listed), one.name)
             mechanism = self._mechanism(one)
             if one.exact:
-                proven = exact_noise_multiplier(mechanism, self._task.epsilon, self._task.delta, _EXACT_TOLERANCE)
+                budget = self._task.epsilon, self._task.delta
+                proven = exact_noise_multiplier(mechanism, *budget, _EXACT_TOLERANCE, _SPACING)
                 needed = proven.noise_multiplier
             else:
                 needed = self._estimate(mechanism, _nearest(known, one), _SAMPLES)

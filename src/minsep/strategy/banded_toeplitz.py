@@ -86,8 +86,8 @@ class BandedToeplitz(Toeplitz):
     def shrunk(self, factor: float) -> "BandedToeplitz":
         """Return the strategy with the coefficients below the diagonal times a factor, scaled to norm 1 again.
 
-        With amplification by sampling, less correlation than the optimum without it can need so much less noise that the
-        error is smaller: see docs/planning.md.
+        With amplification by sampling, less correlation than the optimum without it can need so much less noise that
+        the error is smaller: see docs/planning.md.
 
         >>> BandedToeplitz.from_coefficients([4, 3], iterations=10).shrunk(0.5).coefficients.round(4)
         array([0.9363, 0.3511])

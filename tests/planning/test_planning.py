@@ -1,0 +1,182 @@
+"""The planner: what it tries and skips, that its ranking is right, and that it never does worse than a baseline."""
+
+import math
+
+import pytest
+
+import minsep
+from minsep.accounting.calibration import exact_noise_multiplier
+from minsep.accounting.search import estimated_noise_multiplier, noise_at_target
+from minsep.planning import Candidate, Task, planner
+from minsep.planning.candidates import candidates
+from minsep.planning.search import Search
+
+TASK = Task(2000, 20, 100, 2.0, 1e-3)
+
+
+@pytest.fixture(scope="module")
+def small_plan():
+    return minsep.plan(2000, 20, 100, 2.0, 1e-3, max_bands=4, seed=0)
+
+
+def test_all_named_corners_are_tried_or_skipped_with_a_reason():
+    listed = list(candidates(TASK, planner.SCHEMES, 256, None, 10**9, 10 << 30))
+    tried = {(one.scheme, one.bands, one.min_sep) for one in listed if not one.skipped}
+    skipped = {one.skipped for one in listed if one.skipped}
+    assert ("poisson", 1, 1) in tried
+    assert {("cyclic-poisson", 2, 2), ("balls-in-bins", 2, 100), ("min-sep", 2, 2), ("min-sep", 2, 100)} <= tried
+    assert "its noise needs 11.2 GiB, more than the 10.0 GiB allowed" in skipped
+    assert "there are 100 iterations" in skipped
+    assert all(one.bands <= one.min_sep for one in listed if not one.skipped)
+
+
+def test_separations_go_from_the_bands_to_the_epoch():
+    listed = list(candidates(TASK, ("min-sep",), 16, None, None, 1))
+    assert [one.min_sep for one in listed if one.bands == 16] == [16, 32, 64, 100]
+    assert {one.min_sep for one in candidates(TASK, ("min-sep",), 16, 20, None, 1)} == {20}
+
+
+def test_the_plan_is_certified_and_no_worse_than_any_baseline(small_plan):
+    assert small_plan.certificate.passed
+    assert small_plan.certificate.mechanism == small_plan.mechanism.describe()
+    for scheme, bands in [("poisson", 1), ("cyclic-poisson", 2), ("cyclic-poisson", 4)]:
+        strategy = Candidate(scheme, bands, bands).strategy(100)
+        start = minsep.Mechanism(strategy, TASK.scheme(scheme, bands), 1.0)
+        proven = exact_noise_multiplier(start, 2.0, 1e-3)
+        assert small_plan.error <= 1.001 * proven.root_mean_squared_error
+    assert minsep.verify(small_plan.certificate).holds
+
+
+def test_the_table_is_ranked_and_its_errors_are_those_of_its_noise(small_plan):
+    errors = [one.error for one in small_plan.table if one.error is not None]
+    assert errors == sorted(errors)
+    for one in small_plan.table:
+        if one.error is not None:
+            expected = one.noise_multiplier * math.sqrt(one.strategy(100).mean_squared_error)
+            assert one.error == pytest.approx(expected)
+    assert small_plan.error <= 1.03 * errors[0]
+    assert small_plan.gain >= 0
+    assert small_plan.baseline.scheme != "min-sep"
+    assert "certified" in small_plan.statement
+
+
+def test_estimates_of_the_search_agree_with_the_noise_that_a_finer_one_finds():
+    search = Search(TASK, 0, None, None, None)
+    (found,) = search.estimate_all([Candidate("min-sep", 4, 10)])
+    mechanism = minsep.Mechanism(found.strategy(100), TASK.scheme("min-sep", 10), found.noise_multiplier)
+    # A relative error of 2 % in the noise is at least 10 % in delta, many standard errors of 200,000 tilted samples.
+    above = minsep.estimate_delta(mechanism.with_noise_multiplier(1.02 * found.noise_multiplier), 2.0, 200_000)
+    below = minsep.estimate_delta(mechanism.with_noise_multiplier(found.noise_multiplier / 1.02), 2.0, 200_000)
+    assert above.value < 1e-3 < below.value
+
+
+def test_a_winner_that_certifies_badly_gives_way_to_a_proven_baseline(monkeypatch):
+    real = minsep.planning.search.calibrate
+
+    def noisy(strategy, scheme, *arguments, **options):
+        found = real(strategy, scheme, *arguments, **options)
+        if isinstance(scheme, minsep.MinSep):
+            return minsep.Calibration(found.mechanism.with_noise_multiplier(50.0), found.certificate, 2.0, 1e-3, ())
+        return found
+
+    monkeypatch.setattr("minsep.planning.search.calibrate", noisy)
+    schemes = ["poisson", "cyclic-poisson", "min-sep"]
+    best = minsep.plan(2000, 20, 100, 2.0, 1e-3, max_bands=2, schemes=schemes, tune=False, seed=0)
+    assert best.chosen.scheme == "cyclic-poisson"
+    assert best.certificate.proofs[0].method == "pld"
+
+
+def test_tuning_lowers_the_error_where_it_is_known_to():
+    """n = 300, 16 bands, epsilon 1: less correlation than the optimum without amplification is better."""
+    task = Task(6000, 20, 300, 1.0, 1e-5)
+    search = Search(task, 0, None, None, None)
+    (paper,) = search.estimate_all([Candidate("min-sep", 16, 16)])
+    tuned = search.tune([paper])
+    assert min(one.error for one in tuned) < 0.99 * paper.error
+
+
+def test_shrinking_keeps_the_norm_and_the_diagonal_dominant():
+    strategy = minsep.BandedToeplitz.optimal(iterations=50, bands=6)
+    shrunk = strategy.shrunk(0.4)
+    assert shrunk.column_norms.max() == pytest.approx(1.0)
+    ratio = shrunk.coefficients / strategy.coefficients
+    assert ratio[1:] / ratio[0] == pytest.approx([0.4] * 5)
+    assert strategy.shrunk(1.0) == strategy
+    with pytest.raises(ValueError, match="factor is 0, but it must be"):
+        strategy.shrunk(0)
+
+
+def test_all_problems_are_said_at_once():
+    with pytest.raises(ValueError, match="num_examples is 0") as error:
+        minsep.plan(0, -1, 0, float("nan"), 2, max_bands=0, schemes=["min-sep", "shuffle"], model_size=0)
+    sentences = str(error.value).splitlines()
+    names = ("num_examples", "batch_size", "iterations", "epsilon", "delta", "max_bands", "scheme", "model_size")
+    assert [sentence.split(" is ")[0] for sentence in sentences] == list(names)
+    with pytest.raises(ValueError, match="min_sep is 101, but it must be an integer of at most 100"):
+        minsep.plan(2000, 20, 100, 2.0, 1e-3, min_sep=101)
+    with pytest.raises(ValueError, match="max_batch_size is 10, but it must be an integer of at least 20"):
+        minsep.plan(2000, 20, 100, 2.0, 1e-3, max_batch_size=10)
+
+
+def test_a_truncated_task_is_planned():
+    best = minsep.plan(
+        2000,
+        20,
+        100,
+        4.0,
+        1e-3,
+        max_bands=2,
+        schemes=["cyclic-poisson", "min-sep"],
+        max_batch_size=50,
+        tune=False,
+        seed=0,
+    )
+    assert best.mechanism.truncation == minsep.Truncation(50, 2000)
+    assert best.certificate.passed
+
+
+def test_progress_names_every_stage():
+    stages = []
+    minsep.plan(
+        2000,
+        20,
+        60,
+        2.0,
+        1e-3,
+        max_bands=2,
+        min_sep=4,
+        schemes=["min-sep"],
+        seed=0,
+        progress=lambda p: stages.append(p.stage),
+    )
+    assert list(dict.fromkeys(stages)) == ["estimating", "tuning the strategy", "certifying"]
+
+
+def test_comparison_has_the_ratios_of_its_cells():
+    found = minsep.compare(64, 1e-3, epsilons=[1.0, 8.0], epochs=[16, 32], max_bands=4)
+    ratios = found.ratios("balls-in-bins")
+    assert len(ratios) == 2
+    assert all(len(row) == 2 for row in ratios)
+    # b-min-sep with a separation of an epoch is balls-in-bins, so up to the error of the estimates it is no worse.
+    assert max(max(row) for row in ratios) < 1.1
+    with pytest.raises(ValueError, match="epochs is 1, but"):
+        minsep.compare(64, epochs=[1])
+
+
+@pytest.mark.parametrize("truth", [0.01, 0.3, 1.0, 40.0])
+def test_the_search_for_the_noise_converges(truth):
+    asked = []
+
+    def log_excess(sigma):
+        asked.append(sigma)
+        return -5 * math.log(sigma / truth) - 2 * math.log(sigma / truth) ** 3
+
+    assert noise_at_target(log_excess, 1.0, 0.01) == pytest.approx(truth, rel=0.003)
+    assert len(asked) <= 14
+
+
+def test_an_estimate_survives_a_bad_guess():
+    mechanism = minsep.Mechanism(minsep.BandedToeplitz.identity(iterations=200), minsep.MinSep(0.02, 5), 1.0)
+    near = estimated_noise_multiplier(mechanism, 2.0, 1e-4, 0.7, 8000, 0)
+    far = estimated_noise_multiplier(mechanism, 2.0, 1e-4, 7.0, 8000, 1)
+    assert near == pytest.approx(far, rel=0.02)
