@@ -81,8 +81,8 @@ def main(
     output: Annotated[Path, typer.Option(help="Folder for results, certificates and the plot.")] = Path("results"),
     bands: Annotated[list[int], typer.Option(help="Bands and b, any number of times; 1 is DP-SGD.")] = [1, 4, 8],  # noqa: B006
     epsilon: Annotated[list[float], typer.Option(help="Epsilon, any number of times.")] = [2.0, 8.0],  # noqa: B006
-    learning_rate: Annotated[list[float], typer.Option(help="Learning rate; the best of several counts.")] = [0.01],  # noqa: B006
-    clip_norm: Annotated[float, typer.Option(help="Norm of a gradient after Adam's scaling.")] = 1.0,
+    learning_rate: Annotated[list[float], typer.Option(help="Learning rate; the best of several counts.")] = [0.03],  # noqa: B006
+    clip_norm: Annotated[float, typer.Option(help="Norm of a gradient after the scaling.")] = 100.0,
     user_bound: Annotated[int, typer.Option(help="Most papers of an author.")] = 2,
     expected_batch: float = 256.0,
     iterations: int = 1000,

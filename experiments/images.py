@@ -76,7 +76,7 @@ def main(
     output: Annotated[Path, typer.Option(help="Folder for results, certificates and the plot.")] = Path("results"),
     method: Annotated[list[str], typer.Option(help="Method, any number of times.")] = list(NAMES),  # noqa: B006
     epsilon: Annotated[list[float], typer.Option(help="Epsilon, any number of times.")] = [2.0, 8.0],  # noqa: B006
-    learning_rate: Annotated[list[float], typer.Option(help="Learning rate; the best of several counts.")] = [0.03],  # noqa: B006
+    learning_rate: Annotated[list[float], typer.Option(help="Learning rate; the best of several counts.")] = [0.1],  # noqa: B006
     clip_norm: float = 1.0,
     bands: int = 32,
     iterations: int = 1500,
