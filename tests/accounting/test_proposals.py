@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 import minsep
 from minsep.accounting.certificates import _log_bound, upward_values
 from minsep.accounting.pairs import MinSepPair
-from minsep.accounting.proposals import PlainProposal, TiltedProposal, best_proposal
+from minsep.accounting.proposals import PlainProposal, TiltedProposal, best_proposal, shifted_proposals
 from minsep.randomness import Key
 from tests.oracles.divergence import group_law
 from tests.oracles.participation import participation_law
@@ -221,3 +221,39 @@ def test_invalid_tilts_are_refused(pair, direction, scale, message):
         TiltedProposal(pair, direction, 2, scale)
     with pytest.raises(ValueError, match="scale is"):
         TiltedProposal(pair_of(6, 2, 3, 0.3, True, 1), direction, 2, 0.5)
+
+
+SHIFTED = [case for case in CASES if case[5] == 2]
+
+
+@pytest.mark.parametrize(("n", "bands", "min_sep", "prob", "warm", "copies", "group"), SHIFTED)
+def test_shifted_means_agree_with_plain_sampling_and_stay_below_the_bound(n, bands, min_sep, prob, warm, copies, group):
+    epsilon = 0.1
+    pair = pair_of(n, bands, min_sep, prob, warm, group, sigma=1.5 * group)
+    proposals = [PlainProposal(pair, "add"), *shifted_proposals(pair, epsilon)]
+    assert len(proposals) > 5
+    means = []
+    for proposal in (proposals[0], min(proposals[1:], key=lambda one: one.log_bound(epsilon))):
+        bound = math.exp(_log_bound(proposal, epsilon))
+        draws = [proposal.draw(Key.from_seed(3), chunk) for chunk in range(100)]
+        values = np.concatenate([upward_values("add", proposal.copies, *draw, epsilon) for draw in draws])
+        assert values.max() <= bound
+        means.append((values.mean(), values.std() / math.sqrt(values.size)))
+    (one, one_error), (two, two_error) = means
+    assert abs(one - two) <= stats.norm.isf(FALSE_ALARM / 2) * math.hypot(one_error, two_error)
+
+
+@pytest.mark.parametrize(("n", "bands", "min_sep", "prob", "warm", "copies", "group"), SHIFTED)
+def test_no_point_exceeds_the_bound_of_a_shift(n, bands, min_sep, prob, warm, copies, group):
+    pair = pair_of(n, bands, min_sep, prob, warm, group)
+    for proposal in list(shifted_proposals(pair, 0.3))[1:8:3]:
+        tangent = proposal.tangent
+
+        def log_x(y, proposal=proposal, tangent=tangent):
+            gap = -pair.log_ratios(y[None])[0] - 0.3
+            density = -proposal.strength * float(tangent.gradient @ y) - proposal.log_constant
+            return math.log(-math.expm1(-gap)) - density if gap > 0 else -1e3
+
+        start = -tangent.distance * pair.noise_multiplier**2 * tangent.gradient / tangent.deviation
+        found = optimize.minimize(lambda y: -log_x(y), start, method="Nelder-Mead", options={"maxiter": 300})
+        assert -found.fun <= proposal.log_bound(0.3) + 1e-9

@@ -1,4 +1,7 @@
 import json
+import os
+import pty
+import signal
 import stat
 import subprocess
 import sys
@@ -64,9 +67,164 @@ def test_bad_input_exits_2_with_one_sentence(arguments, sentence):
     assert result.stderr.count("\n") == 1
 
 
+SMALL = ["--examples", "1000", "--batch-size", "20", "--iterations", "40", "--bands", "2", "--min-sep", "4"]
+
+
+def test_calibrate_certify_and_verify_agree(tmp_path):
+    path = tmp_path / "certificate.json"
+    budget = ["--epsilon", "2", "--delta", "1e-3", "--seed", "1"]
+    calibrated = run("calibrate", *SMALL, *budget, "-o", str(path), "--json")
+    assert calibrated.returncode == 0
+    certificate = json.loads(calibrated.stdout)
+    assert certificate == json.loads(path.read_text())
+    assert certificate["passed"]
+    sigma = certificate["mechanism"]["noise_multiplier"]
+    certified = run("certify", *SMALL, *budget, "--noise-multiplier", str(1.05 * sigma))
+    assert certified.returncode == 0
+    assert "passed" in certified.stdout
+    assert "Run only because it is certified" in certified.stdout
+    verified = run("verify", str(path), "--json")
+    assert (verified.returncode, json.loads(verified.stdout)["holds"]) == (0, True)
+    path.write_text(path.read_text().replace('"epsilon": 2.0', '"epsilon": 1.9'))
+    tampered = run("verify", str(path))
+    assert tampered.returncode in (1, 2)
+    assert "Traceback" not in tampered.stderr
+
+
+def test_a_refused_certificate_exits_1(tmp_path):
+    result = run("certify", *SMALL, "--noise-multiplier", "0.3", "--epsilon", "1", "--delta", "1e-4", "--seed", "0")
+    assert result.returncode == 1
+    assert "Not certified" in result.stdout
+
+
+def test_the_paper_s_test_is_at_hand():
+    arguments = ["--noise-multiplier", "2", "--epsilon", "2", "--delta", "1e-2", "--test", "fixed", "--json"]
+    result = run("certify", *SMALL, *arguments)
+    assert result.returncode == 0
+    assert json.loads(result.stdout)["test"] == "fixed"
+
+
+def test_estimates_have_their_error():
+    delta = run("delta", *SMALL, "--noise-multiplier", "1", "--epsilon", "1", "--json")
+    found = json.loads(delta.stdout)
+    assert 0 < found["stderr"] < 0.1 * found["value"]
+    epsilon = run("epsilon", *SMALL, "--noise-multiplier", "1", "--delta", str(found["value"]))
+    assert epsilon.returncode == 0
+    assert "estimate" in epsilon.stdout
+
+
+TASK = ["--examples", "1000", "--batch-size", "20", "--iterations", "40", "--epsilon", "4", "--delta", "1e-2"]
+
+
+def test_plan_writes_its_certificate_report_and_picture(tmp_path):
+    files = {name: tmp_path / name for name in ("certificate.json", "plan.html", "plan.svg")}
+    options = ["--max-bands", "2", "--no-tune", "--seed", "0", "-o", str(files["certificate.json"])]
+    outputs = ["--report", str(files["plan.html"]), "--plot", str(files["plan.svg"])]
+    result = run("plan", *TASK, *options, *outputs)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    assert "mechanisms, ranked by estimates" in result.stdout
+    assert "Train with" in result.stdout
+    assert all(path.stat().st_size > 1000 for path in files.values())
+    assert minsep.verify(minsep.Certificate.load(files["certificate.json"])).holds
+
+
+def test_plan_says_all_that_is_wrong_at_once(tmp_path):
+    result = run(
+        "plan", "--examples", "10", "--batch-size", "20", "--iterations", "0", "--epsilon", "-1", "--delta", "2",
+        "--scheme", "shuffle",
+    )  # fmt: skip
+    assert result.returncode == 2
+    assert result.stdout == ""
+    names = [line.removeprefix("Error: ").split(" is ")[0] for line in result.stderr.splitlines()]
+    assert names == ["batch_size", "iterations", "epsilon", "delta", "scheme"]
+    missing = run("plan", *TASK, "--report", str(tmp_path / "none" / "plan.html"))
+    assert missing.returncode == 2
+    assert "does not exist" in missing.stderr
+
+
+def test_plan_as_json_has_the_whole_table():
+    result = run(
+        "plan", *TASK, "--max-bands", "2", "--no-tune", "--scheme", "poisson", "--scheme", "cyclic-poisson", "--json"
+    )
+    assert result.returncode == 0
+    found = json.loads(result.stdout)
+    assert {one["scheme"] for one in found["table"]} == {"poisson", "cyclic-poisson"}
+    assert found["certificate"]["passed"]
+
+
+def test_compare_prints_ratios(tmp_path):
+    arguments = ["--iterations", "32", "--epsilon", "2", "--epoch", "16", "--max-bands", "2"]
+    result = run("compare", *arguments, "--plot", str(tmp_path / "ratios.png"))
+    assert result.returncode == 0, result.stderr
+    assert "over that of cyclic Poisson" in result.stdout
+    assert (tmp_path / "ratios.png").stat().st_size > 1000
+    cells = json.loads(run("compare", *arguments, "--json").stdout)["cells"]
+    assert set(cells[0]["ratios"]) == {"cyclic-poisson", "balls-in-bins"}
+
+
+def in_a_terminal(*arguments, interrupt_after=None):
+    """Run a command in a pseudo-terminal; return its exit status and what it wrote there."""
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "minsep", *arguments], stdin=follower, stdout=follower, stderr=follower, close_fds=True
+    )
+    os.close(follower)
+    written, interrupted = b"", False
+    while True:
+        try:
+            piece = os.read(leader, 65536)
+        except OSError:  # Linux's answer when the other side is closed
+            break
+        if not piece:
+            break
+        written += piece
+        if interrupt_after is not None and not interrupted and interrupt_after in written:
+            process.send_signal(signal.SIGINT)
+            interrupted = True
+    os.close(leader)
+    return process.wait(timeout=120), written.decode()
+
+
+def test_a_terminal_shows_progress():
+    status, written = in_a_terminal("calibrate", *SMALL, "--epsilon", "1", "--delta", "1e-4", "--seed", "1")
+    assert status == 0
+    assert "estimating at noise multiplier" in written
+    assert "log-wealth" in written
+
+
+def test_ctrl_c_stops_cleanly_and_says_what_was_under_way():
+    arguments = [
+        "--examples",
+        "60000",
+        "--batch-size",
+        "512",
+        "--iterations",
+        "2000",
+        "--epsilon",
+        "4",
+        "--delta",
+        "1e-5",
+    ]
+    status, written = in_a_terminal("plan", *arguments, interrupt_after=b"estimating")
+    assert status == 130
+    assert "Stopped while estimating" in written
+    assert "Nothing was written." in written
+    assert "Traceback" not in written
+
+
+def test_completion_is_offered():
+    result = run("--show-completion", "bash")
+    assert result.returncode == 0
+    assert "minsep" in result.stdout.lower()
+
+
+COMMANDS = ("plan", "calibrate", "certify", "verify", "delta", "epsilon", "compare", "strategy", "batches", "bound")
+
+
 def test_help_has_an_example_for_every_command():
     top = run("--help")
     assert top.returncode == 0
-    for command in ("strategy", "batches"):
+    for command in COMMANDS:
         assert command in top.stdout
-        assert f"Example: minsep {command} --" in run(command, "--help").stdout
+        assert f"Example: minsep {command} " in run(command, "--help").stdout

@@ -29,9 +29,9 @@ from minsep.randomness import Key
 from minsep.strategy import Strategy
 
 _STEP = 1.005
-_RUNGS = (0, 1, 2, 3, 5, 8, 16)
-_FIRST_RUNG = 2
-_ESTIMATE_SAMPLES = 8_000
+_RUNGS = (-1, 0, 1, 2, 3, 5, 8, 16)
+_FIRST_RUNG = 3
+_ESTIMATE_SAMPLES = 16_000
 _MOST = 1e6
 _FINE, _COARSE = 1e-4, 1e-3  # spacing of privacy losses
 _GUESS = 0.8  # of the noise that the deterministic proof needs

@@ -26,7 +26,7 @@ from minsep.accounting.convexity import add_bound
 from minsep.accounting.exact import ExactCurve, exact_curve
 from minsep.accounting.fixed_sample import FixedSampleTest, fixed_sample_test
 from minsep.accounting.pairs import DIRECTIONS, Direction, MinSepPair, Pair
-from minsep.accounting.proposals import DEFAULT_MEMORY, PlainProposal, Proposal, TiltedProposal, best_proposal
+from minsep.accounting.proposals import DEFAULT_MEMORY, PlainProposal, Proposal, best_proposal
 from minsep.accounting.support import pair_of, tiltable
 from minsep.accounting.truncation import Shift, closed_form
 from minsep.attribution import assumptions
@@ -382,7 +382,7 @@ class _Test:
         proposal = best_proposal(pair, direction, shift.epsilon, self._memory, enough=0.99 * level)
         bound = math.exp(_log_bound(proposal, shift.epsilon))
         common |= {
-            "method": "tilted" if isinstance(proposal, TiltedProposal) else "plain",
+            "method": proposal.method,
             "copies": proposal.copies,
             "scale": proposal.scale,
             "log_constant": proposal.log_constant,

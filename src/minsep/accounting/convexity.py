@@ -1,8 +1,8 @@
-"""A bound on the direction `add` that needs no samples.
+"""Tangents of log P/Q: what they prove about the direction `add`, without samples and with few.
 
 log f = log P/Q is convex in y, being the logarithm of a mean of exponentials of affine functions. So it lies above each
-of its tangents: log f(y) >= log f(a) + <g, y - a> with g the gradient at a. Under Q the right-hand side is normal, with
-mean m = log f(a) - <g, a> and deviation s = sigma |g|. Hence, for every point a,
+of its tangents: log f(y) >= m + <g, y>, where g is the gradient at a point a, and m = log f(a) - <g, a>. Under Q the
+right-hand side is normal, with mean m and deviation s = sigma |g|. Hence, for every point a,
 
     H_epsilon(Q, P) = E_Q (1 - e^epsilon f)_+  <=  E (1 - e^(epsilon + m + s Z))_+ ,
 
@@ -12,6 +12,8 @@ distances from 0, each against the gradient there, which is where f is small and
 """
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +26,48 @@ FloatArray = NDArray[np.float64]
 
 # Far more than the rounding errors of the sums below.
 _MARGIN = 1e-9
-_STEPS = np.arange(0.0, 6.5, 0.5)
+_DISTANCES = tuple(0.5 * step for step in range(13))
 _TURNS = 3
 
 
+@dataclass(frozen=True, eq=False)
+class Tangent:
+    """A plane below log P/Q: `constant` + <`gradient`, y>."""
+
+    distance: float
+    """From 0 to the point where it touches, in standard deviations of the noise."""
+    constant: float
+    gradient: FloatArray
+    deviation: float
+    """Standard deviation of <`gradient`, y> under Q."""
+
+
+def tangent_at(pair: MinSepPair, distance: float) -> Tangent | None:
+    """Return the tangent at a point so far from 0, against the gradient there; None where none is known."""
+    strategy, sigma = pair.strategy, pair.noise_multiplier
+    if pair.upper_bound or not isinstance(strategy, BandedToeplitz):
+        return None
+    n, coefficients = strategy.iterations, strategy.coefficients
+    point = np.zeros(n)
+    for turn in range(_TURNS):
+        scores = np.convolve(coefficients[::-1], point)[strategy.bands - 1 :] / sigma**2
+        log_ratio, means = _log_ratio_and_means(pair, scores)
+        if not (math.isfinite(log_ratio) and np.isfinite(means).all()):
+            return None
+        gradient = np.convolve(coefficients, means)[:n] / sigma**2
+        length = float(np.linalg.norm(gradient))
+        if turn < _TURNS - 1:
+            point = -distance * sigma / length * gradient
+    return Tangent(distance, log_ratio - float(gradient @ point), gradient, sigma * length)
+
+
+def tangents(pair: MinSepPair) -> Iterator[Tangent]:
+    """Yield tangents at several distances."""
+    return (tangent for distance in _DISTANCES if (tangent := tangent_at(pair, distance)) is not None)
+
+
 def add_bound(pair: MinSepPair, epsilon: float) -> float:
-    """Return an upper bound of H_epsilon(Q, P); 1 where there is none.
+    """Return an upper bound of H_epsilon(Q, P) by the best tangent; 1 where there is none.
 
     >>> import minsep
     >>> strategy = minsep.BandedToeplitz.optimal(iterations=1000, bands=8)
@@ -37,22 +75,8 @@ def add_bound(pair: MinSepPair, epsilon: float) -> float:
     >>> add_bound(pair, 4.0) < 1e-6 < add_bound(pair, 3.0)
     True
     """
-    strategy, sigma = pair.strategy, pair.noise_multiplier
-    if pair.upper_bound or not isinstance(strategy, BandedToeplitz):
-        return 1.0
-    n, coefficients = strategy.iterations, strategy.coefficients
-    best, point = 1.0, np.zeros(n)
-    for step in _STEPS:
-        for _ in range(_TURNS):
-            scores = np.convolve(coefficients[::-1], point)[strategy.bands - 1 :] / sigma**2
-            log_ratio, moves = _log_ratio_and_means(pair, scores)
-            if not (math.isfinite(log_ratio) and np.isfinite(moves).all()):
-                return best
-            gradient = np.convolve(coefficients, moves)[:n] / sigma**2
-            length = float(np.linalg.norm(gradient))
-            best = min(best, _normal_bound(epsilon + log_ratio - float(gradient @ point), sigma * length))
-            point = -step * sigma / length * gradient
-    return best
+    bounds = (_normal_bound(epsilon + tangent.constant, tangent.deviation) for tangent in tangents(pair))
+    return min(bounds, default=1.0)
 
 
 def _normal_bound(middle: float, deviation: float) -> float:
@@ -70,16 +94,20 @@ def _log_ratio_and_means(pair: MinSepPair, scores: FloatArray) -> tuple[float, F
     # weights[i, j - 1]: the chance of j examples in iteration i, tilted.
     weights = np.exp(pair.log_multiplicities + np.outer(scores, counts) - np.outer(pair._half_norms, counts**2))
     some = weights.sum(axis=1)
-    miss = 1 - pair.law.prob
+    hit = pair.law.prob
+    miss = 1 - hit
     after = np.ones(n + 1)
     for i in range(n - 1, -1, -1):
         after[i] = miss * after[i + 1] + some[i] * after[min(i + b, n)]
+    # A warm start begins with a virtual participation up to b - 1 iterations ago.
     before = np.zeros(n + b + 1)
-    before[:b] = pair.law.prob / (1 + (b - 1) * pair.law.prob) if pair.warm else 0.0
-    before[0] = 1 / (1 + (b - 1) * pair.law.prob) if pair.warm else 1.0
+    before[:b] = hit / (1 + (b - 1) * hit) if pair.warm else 0.0
+    before[0] = 1 / (1 + (b - 1) * hit) if pair.warm else 1.0
     ratio = float(before[: n + 1] @ after + before[n + 1 :].sum())
     for i in range(n):
         before[i + 1] += miss * before[i]
         before[i + b] += some[i] * before[i]
+    if not 0 < ratio < math.inf:
+        return math.nan, before[:n]
     ends = after[np.minimum(np.arange(n) + b, n)]
-    return math.log(ratio) if ratio > 0 else -math.inf, before[:n] * (weights @ counts) * ends / ratio
+    return math.log(ratio), before[:n] * (weights @ counts) * ends / ratio

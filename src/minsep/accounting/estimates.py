@@ -27,11 +27,11 @@ Method = Literal["auto", "exact", "plain", "tilted"]
 
 _METHODS = ("auto", "exact", "plain", "tilted")
 _PILOT_SAMPLES = 2048
-_PILOT_ROWS = 64  # of two samples each, from every candidate
+_PILOT_ROWS = 32  # of two samples each, from every candidate
 _NEAR = 0.5
 _MOST_PARTS = 4
-_SCALES = (1.0, 1.5, 2.0, 2.5, 3.0)
-_WEIGHTS = (1.0, 3.0, 9.0, 27.0)
+_SCALES = (1.0, 1.5, 2.0, 3.0, 4.5, 7.0)
+_WEIGHTS = (1.0, 4.0, 16.0, 64.0)
 _PAIR_SCALES = (1.0, 1.15, 1.4)
 _MOST_GRIDS = 40
 _MOST_EPSILON = 1e4

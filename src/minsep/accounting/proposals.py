@@ -9,6 +9,7 @@ whose mean under P' is delta. docs/certified-sampling.md has the proofs.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from scipy import optimize
 from scipy.special import logsumexp
 
+from minsep.accounting.convexity import Tangent, tangent_at, tangents
 from minsep.accounting.copies import StateSpace, count_states, draw_tuples, fill_table, gram_table
 from minsep.accounting.filters import Rows
 from minsep.accounting.pairs import Direction, MinSepPair, Pair, uniforms
@@ -26,6 +28,8 @@ from minsep.randomness import Key, KeyedWords
 FloatArray = NDArray[np.float64]
 
 DEFAULT_MEMORY = 1 << 30
+_MOST_STRENGTH = 100.0
+_SMALL = 1_000.0  # times the level: some ten thousand samples, not worth a longer search
 _MOST_WORK = 2.5e7  # entries of a table times moves: about a second
 _MOST_COPIES = 12
 _LARGEST_SCALE = 6.0
@@ -37,6 +41,7 @@ class Proposal(ABC):
     direction: Direction
     copies: int
     scale: float
+    method: str
 
     @property
     @abstractmethod
@@ -64,6 +69,7 @@ class PlainProposal(Proposal):
     pair: Pair
     direction: Direction
     scale: float = 1.0
+    method = "plain"
 
     @property
     def copies(self) -> int:  # type: ignore[override]
@@ -88,6 +94,58 @@ class PlainProposal(Proposal):
     def log_bound(self, epsilon: float) -> float:
         """Return 0: X is at most 1."""
         return 0.0
+
+
+@dataclass(frozen=True)
+class ShiftedProposal(Proposal):
+    """Q moved to where P/Q is small, along a tangent of log P/Q: for `add` alone.
+
+    The density is exp(-a <g, y> - (a s)^2/2), and P/Q is at least e^m e^<g, y>, so X is bounded: see `convexity`.
+    """
+
+    pair: MinSepPair
+    distance: float
+    strength: float
+    direction: Direction = "add"
+    copies: int = 0
+    method = "shifted"
+
+    @property
+    def scale(self) -> float:  # type: ignore[override]
+        """How far Q is moved against the gradient, in units of the variance."""
+        return -self.strength
+
+    @property
+    def log_constant(self) -> float:
+        """Logarithm of the normalising constant of the density."""
+        return (self.strength * self.tangent.deviation) ** 2 / 2
+
+    @property
+    def samples_in_chunk(self) -> int:
+        """Number of samples drawn together."""
+        return self.pair.samples_in_chunk
+
+    @cached_property
+    def tangent(self) -> Tangent:
+        """The tangent that bounds P/Q from below."""
+        tangent = tangent_at(self.pair, self.distance)
+        assert tangent is not None
+        return tangent
+
+    def draw(self, key: Key, chunk: int) -> tuple[FloatArray, FloatArray]:
+        """Return log R and log dP'/dQ of the samples of a chunk."""
+        n, gradient = self.pair.strategy.iterations, self.tangent.gradient
+        nothing = np.empty(0, dtype=np.int64)
+        rows = self.pair.moved_noise(key.derive(self.direction), chunk, nothing, nothing, np.empty(0))
+        both = rows[:, : 2 * n].reshape(rows.shape[0], n, 2)  # two samples a row, in turn
+        both -= (self.strength * self.pair.noise_multiplier**2 * gradient)[:, None].astype(rows.dtype)
+        along = np.einsum("rik,i->rk", both, gradient).ravel()
+        log_ratio = self.pair.log_means(self.pair.scores_of(rows), 1.0, 1.0)
+        return log_ratio, -self.strength * along - self.log_constant
+
+    def log_bound(self, epsilon: float) -> float:
+        """Return the logarithm of W, the largest possible X."""
+        return _log_bound_of_shift(self.tangent, self.strength, epsilon)
 
 
 @dataclass(frozen=True)
@@ -192,6 +250,7 @@ class TiltedProposal(Proposal):
     direction: Direction
     copies: int
     scale: float
+    method = "tilted"
 
     def __post_init__(self) -> None:
         if self.pair.upper_bound:
@@ -333,6 +392,12 @@ def best_proposal(
     if not isinstance(pair, MinSepPair) or pair.upper_bound:
         return best
     least = 0.0
+    if direction == "add":
+        best = min([best, *shifted_proposals(pair, epsilon)], key=lambda one: one.log_bound(epsilon))
+        least = best.log_bound(epsilon)
+        if math.exp(least) <= _SMALL * enough:
+            return best
+    previous = math.inf
     lowest = 1.0 if direction == "remove" else 0.05
     scales = lowest, _LARGEST_SCALE
     for copies in range(1, _MOST_COPIES + 1):
@@ -342,13 +407,25 @@ def best_proposal(
         # With more copies the best scale is smaller, and not by much.
         scales = max(0.6 * abs(candidate.scale), lowest), max(1.1 * abs(candidate.scale), 1.5 * lowest)
         bound = candidate.log_bound(epsilon)
-        if bound >= least and copies > 2:
+        if bound >= previous and copies > 2:
             break
+        previous = bound
         if bound < least:
             best, least = candidate, bound
         if math.exp(least) <= enough:
             break
     return best
+
+
+def shifted_proposals(pair: MinSepPair, epsilon: float) -> Iterator[ShiftedProposal]:
+    """Yield a shifted proposal for every tangent, with the strength of least bound."""
+    for tangent in tangents(pair):
+
+        def log_bound(strength: float, tangent: Tangent = tangent) -> float:
+            return _log_bound_of_shift(tangent, strength, epsilon)
+
+        found = optimize.minimize_scalar(log_bound, bounds=(0.01, _MOST_STRENGTH), method="bounded")
+        yield ShiftedProposal(pair, tangent.distance, round(float(found.x), 4))
 
 
 def affordable(pair: MinSepPair, copies: int, memory: int = DEFAULT_MEMORY) -> bool:
@@ -377,6 +454,11 @@ def _best_scale(
     if direction == "remove" and copies > 1 and lowest == 1.0 and bound(1.0) <= float(found.fun):
         scale = 1.0
     return TiltedProposal(pair, direction, copies, sign * round(scale, 4))
+
+
+def _log_bound_of_shift(tangent: Tangent, strength: float, epsilon: float) -> float:
+    grown = (strength * tangent.deviation) ** 2 / 2
+    return grown - strength * (tangent.constant + epsilon) + _x_log_x(strength) - _x_log_x(1 + strength)
 
 
 def _x_log_x(x: float) -> float:

@@ -145,7 +145,9 @@ def proof_rows(certificate: Any) -> dict[str, str]:
     for proof in certificate.proofs:
         how = proof.method
         if proof.method == "tilted":
-            how += f", {proof.copies} copies, scale {proof.scale:.3g}, bound {proof.bound:.3g}"
+            how += f", {proof.copies} copies, scale {proof.scale:.3g}"
+        if proof.method in ("tilted", "shifted", "convexity"):
+            how += f", bound {proof.bound:.3g}"
         if proof.samples:
             how += f", {proof.samples:,} samples"
         rows[proof.direction] = f"{'passed' if proof.passed else 'refused'} ({how})"
