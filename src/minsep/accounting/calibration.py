@@ -70,6 +70,7 @@ def calibrate(
     truncation: Truncation | None = None,
     *,
     test: str = "betting",
+    near: float | None = None,
     seed: int | None = None,
     failure_probability: float | None = None,
     memory: int = DEFAULT_MEMORY,
@@ -81,7 +82,7 @@ def calibrate(
 
     Where an exact curve exists it gives the answer directly. Otherwise a ladder around the noise multiplier at which
     the estimated delta is the target, with steps of 0.5 %, is tested. `progress` is told the noise multiplier at hand
-    and how its test stands. `test="fixed"` uses the verifier of the b-min-sep paper.
+    and how its test stands. `near` says where to look first. `test="fixed"` uses the verifier of the b-min-sep paper.
 
     >>> import minsep
     >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
@@ -105,7 +106,7 @@ def calibrate(
         start,
         epsilon,
         delta,
-        _GUESS * highest,
+        _GUESS * highest if near is None else validate.real(near=near, above=0),
         _ESTIMATE_SAMPLES,
         _rung_seed(seed, 10**6),
         workers=workers,

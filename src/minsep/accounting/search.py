@@ -63,13 +63,16 @@ def estimated_noise_multiplier(
     *,
     directions: Sequence[Direction] = DIRECTIONS,
     tolerance: float = 0.05,
+    proposals: dict[Direction, Drawn] | None = None,
     workers: int | None = None,
     executor: Executor | None = None,
     report: Callable[[float], None] | None = None,
 ) -> float:
     """Return the noise multiplier at which the estimated delta of a mechanism is the target.
 
-    What a truncation adds is taken off delta beforehand. `report` is told each noise multiplier that is tried.
+    - What a truncation adds is taken off delta beforehand.
+    - `proposals` holds what to draw from, as it did well for a mechanism like this one, and is kept up to date.
+    - `report` is told each noise multiplier that is tried.
     """
     level = delta
     if mechanism.truncation is not None:
@@ -82,14 +85,14 @@ def estimated_noise_multiplier(
             report(sigma)
         asked = whole.with_noise_multiplier(sigma)
         # The knobs of a proposal that did well nearby may do well here, and spare a pilot: its error says so.
-        for given in (proposals, None) if proposals else (None,):
+        for given in (known, None) if known else (None,):
             sampling = Sampling(asked, samples, seed, "auto", None, workers, executor, given)
             found = [sampling.deltas(np.array([epsilon]), direction) for direction in directions]
             value, stderr = max((float(means[0]), float(stderrs[0])) for means, stderrs in found)
             if stderr <= _GOOD * value:
-                proposals.update(sampling.proposals)
+                known.update(sampling.proposals)
                 break
         return math.log(max(value, 1e-300) / level)
 
-    proposals: dict[Direction, Drawn] = {}
+    known = {} if proposals is None else proposals
     return noise_at_target(log_excess, guess, tolerance)

@@ -56,12 +56,12 @@ def candidates(
     """Yield what is to be tried: bands 1, 2, 4, ..., and separations from the bands to the epoch, doubling."""
     for scheme in schemes:
         for bands in [1] if scheme == "poisson" else _doubling(1, max_bands):
-            for separation in _separations(task, scheme, bands, min_sep):
+            for separation in _separations(task, scheme, bands, min_sep, "balls-in-bins" in schemes):
                 skipped = _reason_to_skip(task, scheme, bands, separation, model_size, noise_memory)
                 yield Candidate(scheme, bands, separation, skipped=skipped)
 
 
-def _separations(task: Task, scheme: str, bands: int, min_sep: int | None) -> list[int]:
+def _separations(task: Task, scheme: str, bands: int, min_sep: int | None, with_bins: bool) -> list[int]:
     match scheme:
         case "poisson":
             return [1]
@@ -73,8 +73,11 @@ def _separations(task: Task, scheme: str, bands: int, min_sep: int | None) -> li
             return [task.scheme(scheme, 1).min_sep]
     if min_sep is not None:
         return [min_sep]
-    # Without bands there is nothing to keep apart: b-min-sep is then as good as Poisson sampling.
-    return (_doubling(bands, task.longest_separation) or [bands]) if bands > 1 else []
+    if bands == 1:
+        return []  # nothing to keep apart: as good as Poisson sampling
+    separations = _doubling(bands, task.longest_separation) or [bands]
+    # With a separation of an epoch b-min-sep is balls-in-bins.
+    return separations[:-1] if with_bins and len(separations) > 1 else separations
 
 
 def _doubling(first: int, last: int) -> list[int]:

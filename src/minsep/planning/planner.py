@@ -12,7 +12,7 @@ from minsep.planning.candidates import Candidate, candidates
 from minsep.planning.search import Report, Search, error_of
 from minsep.planning.task import SCHEMES, Task
 
-_TUNED = 3
+_TUNED = 2
 DEFAULT_NOISE_MEMORY = 16 << 30
 
 
@@ -106,7 +106,8 @@ def plan(
             f"schemes is {schemes!r}, but none of them can be run: {skipped[0].name}: {skipped[0].skipped}."
         )
     if tune:
-        tried += search.tune(sorted(tried, key=error_of)[:_TUNED])
+        worth = _worth_tuning(sorted(tried, key=error_of))
+        tried = [one for one in tried if one not in worth] + search.tune(worth)
     tried.sort(key=error_of)
     chosen, found = search.certify(tried)
     return Plan(task, chosen, found.mechanism, found.certificate, (*tried, *skipped), seed)
@@ -141,3 +142,12 @@ def _checked(
         checks.append(lambda: validate.integer(model_size=model_size, at_least=1))
     validate.together(*checks)
     return made[0], schemes
+
+
+def _worth_tuning(ranked: list[Candidate]) -> list[Candidate]:
+    """Return the best few that are tunable, and the best with more bands: what is shrunk can have more of them."""
+    tunable = [one for one in ranked if one.bands > 1 and not one.exact]
+    best = tunable[:_TUNED]
+    most = max((one.bands for one in best), default=0)
+    more = (one for one in tunable if most < one.bands <= 2 * most)
+    return [*best, *list(more)[:1]]
