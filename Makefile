@@ -1,18 +1,16 @@
 # `make plan` and `make test` set up all they need in .venv; everything else builds on them.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := src tests benchmarks
+SOURCES := src tests benchmarks experiments
 
 .PHONY: plan test test-slow check format benchmark clean
 
-plan: .venv/ready
-	@$(BIN)/minsep strategy --iterations 2000 --bands 16
-	@$(BIN)/minsep batches --examples 60000 --batch-size 512 --iterations 2000 --min-sep 16
-	@echo "Calibrating the noise for epsilon 4, delta 1e-5: about a minute."
-	@$(BIN)/minsep calibrate --examples 60000 --batch-size 512 --iterations 2000 --bands 16 \
-		--epsilon 4 --delta 1e-5 --output certificate.json
+plan: .venv/light
+	@echo "Planning for 60,000 examples, batches of 512, 2,000 iterations, epsilon 4, delta 1e-5: about two minutes."
+	@$(BIN)/minsep plan --examples 60000 --batch-size 512 --iterations 2000 --epsilon 4 --delta 1e-5 \
+		--output certificate.json --report plan.html
 
-test: .venv/ready check
+test: .venv/ready .venv/browser check
 	$(BIN)/pytest -q -n 2
 
 test-slow: .venv/ready
@@ -30,11 +28,27 @@ format: .venv/ready
 benchmark: .venv/benchmarks
 	$(BIN)/python -m benchmarks.foundation
 	$(BIN)/python -m benchmarks.accounting
+	$(BIN)/python -m benchmarks.certify
+	$(BIN)/python -m benchmarks.plan
+	$(BIN)/python -m benchmarks.attribution
+	$(BIN)/python -m benchmarks.training
 
-.venv/ready: pyproject.toml constraints.txt
+.venv/light: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[report]'
+	@touch $@
+
+.venv/ready: .venv/light
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+# The report is opened in a real browser where there is one; Debian's is installed if that is possible.
+.venv/browser: .venv/ready
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		apt-get update -qq >/dev/null 2>&1 && apt-get install -qq -y chromium >/dev/null 2>&1; } || \
+		echo "There is no Chromium: tests that open the report in a browser are skipped (Debian: apt install chromium)."
 	@touch $@
 
 .venv/benchmarks: .venv/ready
