@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 
 def print_json(result: dict[str, Any]) -> None:
@@ -15,22 +16,28 @@ def print_json(result: dict[str, Any]) -> None:
 
 def print_table(title: str, rows: dict[str, str]) -> None:
     """Print a result for people: names on the left, values on the right."""
-    table = Table(title=title, title_justify="left", show_header=False, title_style="bold")
+    table = Table(show_header=False)
     table.add_column(style="cyan")
     table.add_column(justify="right")
     for name, value in rows.items():
         table.add_row(name, value)
-    Console().print(table)
+    _print_below(title, table)
 
 
 def print_grid(title: str, headings: list[str], rows: list[list[str]]) -> None:
     """Print a table for people: the first column on the left, the others on the right."""
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table()
     for place, heading in enumerate(headings):
         table.add_column(heading, justify="left" if place == 0 else "right")
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    _print_below(title, table)
+
+
+def _print_below(title: str, table: Table) -> None:
+    console = Console()
+    console.print(Text(title, style="bold"))
+    console.print(table)
 
 
 def save(path: Path, text: str) -> None:

@@ -87,9 +87,9 @@ def plan(
     - `model_size` (number of parameters) and `noise_memory` (bytes) bound the memory for past noise.
 
     >>> import minsep
-    >>> best = minsep.plan(2000, 20, 100, epsilon=2.0, delta=1e-3, max_bands=4, tune=False, seed=0)
+    >>> best = minsep.plan(2000, 100, 100, epsilon=2.0, delta=1e-3, max_bands=4, tune=False, seed=0)
     >>> best.chosen.name
-    'b-min-sep, b = 100, 4 bands'
+    'b-min-sep, b = 8, 4 bands'
     >>> best.certificate.passed
     True
     """
