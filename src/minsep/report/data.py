@@ -290,7 +290,8 @@ def _how(proof: DirectionProof, certificate: Certificate) -> str:
         return "Follows from epsilon alone, without samples"
     if proof.samples == 0:
         return "By a bound alone, without samples"
-    law = f"a tilted law ({proof.copies} copies)" if proof.method == "tilted" else "the mechanism itself"
+    laws = {"tilted": f"a tilted law ({proof.copies} copies)", "shifted": "noise moved to where it matters"}
+    law = laws.get(proof.method, "the mechanism itself")
     test = "Test by betting" if certificate.test == "betting" else "Average"
     return f"{test} over {proof.samples:,} samples of {law}"
 
