@@ -8,8 +8,10 @@ import pytest
 from scipy import stats
 
 import minsep
+from minsep.accounting import calibration
 from minsep.accounting.betting import Wealth
-from minsep.accounting.certificates import BettingTest, _Test, upward_values
+from minsep.accounting.certificates import BettingTest, _Test, prove_add, upward_values
+from minsep.accounting.exact import exact_curve
 from minsep.accounting.truncation import closed_form, participation_rates
 from minsep.randomness import Key
 from tests.oracles.participation import participation_law
@@ -48,7 +50,10 @@ def test_a_mechanism_that_is_not_private_is_refused():
         (lambda c: replace(c, delta=c.delta / 2), "level|failure"),
         (lambda c: replace(c, epsilon=1.5), "does not hold"),
         (lambda c: replace(c, seed=c.seed + 1), "does not hold"),
-        (lambda c: replace(c, mechanism={**c.mechanism, "noise_multiplier": 1.1}), "not be above"),
+        (
+            lambda c: replace(c, mechanism={**c.mechanism, "noise_multiplier": 1.1}),
+            "at no more than that of the mechanism",
+        ),
         (lambda c: replace(c, mechanism={**c.mechanism, "scheme": {"kind": "magic"}}), "kind 'magic'"),
         (lambda c: replace(c, proofs=(replace(c.proofs[0], bound=c.proofs[0].bound / 2), c.proofs[1])), "bound is"),
         (lambda c: replace(c, proofs=(replace(c.proofs[0], samples=1), c.proofs[1])), "samples is 1"),
@@ -267,3 +272,60 @@ def test_fresh_entropy_is_recorded():
     one, two = (minsep.certify(mechanism(2.0), 2.0, 1e-3) for _ in range(2))
     assert one.seed != two.seed
     assert Key.from_seed(one.seed)
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_known_never_counts_as_no_loss(direction, bad):
+    fine = np.zeros(3)
+    spoilt = np.array([0.0, bad, 0.0])
+    assert np.isnan(upward_values(direction, 2, spoilt, fine, 0.5)[1])
+    assert not np.isfinite(upward_values(direction, 2, fine + 9 if direction == "remove" else fine - 9, spoilt, 0.5)[1])
+
+
+@pytest.mark.parametrize("sigma", [0.02, 1e-5])
+def test_hardly_any_noise_is_never_certified(sigma):
+    strategy = minsep.BandedToeplitz.optimal(iterations=40, bands=2)
+    mech = minsep.Mechanism(strategy, minsep.MinSep(rate=0.35, min_sep=2), sigma)
+    for epsilon in (2.0, 60.0):
+        assert not minsep.certify(mech, epsilon=epsilon, delta=1e-3, seed=1, max_samples=20_000).passed
+    with pytest.raises(ValueError, match="noise_multiplier is 1e-154, but it must be"):
+        minsep.certify(mech.with_noise_multiplier(1e-154), epsilon=60.0, delta=1e-3)
+
+
+def test_a_proof_of_add_must_be_of_the_same_mechanism_budget_and_test():
+    mech = mechanism(0.9)
+    proof = prove_add(mech.with_noise_multiplier(0.85), 2.0, 1e-3, seed=1)
+    certificate = minsep.certify(mech, 2.0, 1e-3, seed=2, add_proof=proof)
+    assert certificate.passed
+    assert minsep.verify(certificate).holds
+    others = [
+        prove_add(mech.with_noise_multiplier(0.95), 2.0, 1e-3, seed=1),
+        prove_add(mech.with_noise_multiplier(0.85), 2.5, 1e-3, seed=1),
+        prove_add(mech.with_noise_multiplier(0.85), 2.0, 1e-3, seed=1, failure_probability=1e-4),
+        prove_add(minsep.Mechanism(mech.strategy, minsep.MinSep(0.001, 10), 0.85), 2.0, 1e-3, seed=1),
+        certificate.proofs[0],
+    ]
+    for other in others:
+        with pytest.raises(ValueError, match="add_proof is of"):
+            minsep.certify(mech, 2.0, 1e-3, seed=2, add_proof=other)
+
+
+def test_what_is_run_when_all_tests_reject_keeps_their_level(monkeypatch):
+    """Whatever is chosen, the whole is within delta only if the fallback leaves room for a wrong certificate."""
+    real = calibration.certify
+
+    def rejecting(mech, *arguments, **options):
+        found = real(mech, *arguments, **options)
+        if not isinstance(mech.scheme, minsep.MinSep):
+            return found
+        return replace(found, proofs=tuple(replace(proof, passed=False) for proof in found.proofs))
+
+    monkeypatch.setattr(calibration, "certify", rejecting)
+    strategy = minsep.BandedToeplitz.optimal(iterations=50, bands=2)
+    found = minsep.calibrate(strategy, minsep.MinSep(0.02, 10), 2.0, 1e-3, seed=0, failure_probability=5e-4)
+    curve = exact_curve(found.mechanism)
+    assert isinstance(found.mechanism.scheme, minsep.CyclicPoisson)
+    assert found.certificate.passed
+    level = (1e-3 - 5e-4) / (1 - 5e-4)
+    assert max(float(curve.delta(2.0, direction)) for direction in ("remove", "add")) <= level

@@ -17,7 +17,7 @@ from itertools import takewhile
 from typing import Any
 
 from minsep import _validation as validate
-from minsep.accounting.certificates import Certificate, Progress, certify, prove_add
+from minsep.accounting.certificates import Certificate, Progress, certify, prove_add, test_plan
 from minsep.accounting.exact import exact_curve
 from minsep.accounting.pairs import DIRECTIONS
 from minsep.accounting.proposals import DEFAULT_MEMORY
@@ -100,7 +100,9 @@ def calibrate(
         mechanism = exact_noise_multiplier(start, epsilon, delta)
         certificate = certify(mechanism, epsilon, delta, seed=seed)
         return Calibration(mechanism, certificate, epsilon, delta, (Rung(mechanism.noise_multiplier, True, 0),))
-    safe = exact_noise_multiplier(deterministic(start), epsilon, delta, tolerance=0.01)
+    # What is run when all tests reject must be within the level of the tests, for the whole to be within delta.
+    level = level_of_tests(delta, test, failure_probability)
+    safe = exact_noise_multiplier(deterministic(start), epsilon, level, tolerance=0.01)
     highest = safe.noise_multiplier
     center = estimated_noise_multiplier(
         start,
@@ -156,6 +158,11 @@ def calibrate(
     return Calibration(mechanism, best, epsilon, delta, tuple(rungs))
 
 
+def level_of_tests(delta: float, test: str = "betting", failure_probability: float | None = None) -> float:
+    """Return the level at which a calibration tests: what is run instead if it rejects must keep it as well."""
+    return test_plan(test, delta, len(_RUNGS) + 1, failure_probability, None).level
+
+
 def deterministic(mechanism: Mechanism) -> Mechanism:
     """Return a mechanism with the same strategy and batch sizes that an exact curve covers.
 
@@ -182,16 +189,18 @@ def exact_noise_multiplier(
 ) -> Mechanism:
     """Return the mechanism with the smallest noise multiplier that its exact curve allows, within a tolerance above."""
 
-    def log_excess(sigma: float, spacing: float = _FINE) -> float:
+    def delta_at(sigma: float, spacing: float = _FINE) -> float:
         curve = exact_curve(mechanism.with_noise_multiplier(sigma), max(spacing, finest))
         assert curve is not None
-        larger = max(float(curve.delta(epsilon, direction)) for direction in DIRECTIONS)
-        return math.log(max(larger, 1e-300) / delta)
+        return max(float(curve.delta(epsilon, direction)) for direction in DIRECTIONS)
+
+    def log_excess(sigma: float, spacing: float = _FINE) -> float:
+        return math.log(max(delta_at(sigma, spacing), 1e-300) / delta)
 
     near = noise_at_target(partial(log_excess, spacing=_COARSE), 1.0, max(tolerance, 0.01))
     sigma = near if finest == _COARSE else noise_at_target(log_excess, near, tolerance)
     step = 1 + tolerance / 4
-    while log_excess(sigma) > 0:
+    while not delta_at(sigma) <= delta:
         sigma, step = sigma * step, step**2
         if sigma > _MOST:
             raise ValueError(

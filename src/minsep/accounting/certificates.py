@@ -2,7 +2,8 @@
 
 A certificate states that a test accepted the mechanism in both directions. A mechanism that is not (epsilon, level)-DP
 is accepted with probability at most `failure_probability`, so a mechanism that is run only if it is certified is
-(epsilon, delta)-DP with delta = level + failure_probability (1 - level). It holds no data of any person.
+(epsilon, delta)-DP with delta = level + failure_probability (1 - level). It holds no data of any person. That the seed
+was drawn once, and that no more than `attempts` mechanisms were tested, is the prover's word.
 """
 
 import json
@@ -26,7 +27,7 @@ from minsep.accounting.convexity import add_bound
 from minsep.accounting.exact import ExactCurve, exact_curve
 from minsep.accounting.fixed_sample import FixedSampleTest, fixed_sample_test
 from minsep.accounting.pairs import DIRECTIONS, Direction, MinSepPair, Pair
-from minsep.accounting.proposals import DEFAULT_MEMORY, PlainProposal, Proposal, best_proposal
+from minsep.accounting.proposals import DEFAULT_MEMORY, PlainProposal, Proposal, ShiftedProposal, best_proposal
 from minsep.accounting.support import pair_of, tiltable
 from minsep.accounting.truncation import Shift, closed_form
 from minsep.attribution import assumptions
@@ -85,6 +86,12 @@ class DirectionProof:
     log_wealth: float = 0.0
     mean: float = 0.0
     """Average of the values of a fixed number of samples."""
+    distance: float = 0.0
+    """Where the tangent touches, for noise that is moved along one."""
+    tested: str = ""
+    """Fingerprint of the mechanism with this noise multiplier."""
+    chance: float = 0.0
+    """Of this test to pass although it should not."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +202,7 @@ def certify(
     - `attempts` is how many mechanisms are tested at most, of which one that passes is run: they share the chance.
     - `test="fixed"` is the verifier of the b-min-sep paper, to the letter: a fixed number of plain samples (about
       100/delta), an average of at most delta/2, and its recursions for a truncation.
-    - `add_proof` is an earlier proof of `add` for the same mechanism with no more noise.
+    - `add_proof` is an earlier proof of `add` for the same mechanism with no more noise, and the same budget and test.
     - Without a seed the samples come from fresh system entropy, which is recorded. A rejected test may be continued
       (same seed, larger `max_samples`), never begun again with another seed. Without `max_samples` a test ends as
       well when its wealth grows too slowly to get anywhere.
@@ -208,7 +215,7 @@ def certify(
     """
     epsilon = validate.real(epsilon=epsilon, above=0)
     delta = validate.real(delta=delta, above=0, at_most=1)
-    plan = _test_plan(test, delta, attempts, failure_probability, max_samples)
+    plan = test_plan(test, delta, attempts, failure_probability, max_samples)
     seed = secrets.randbits(128) if seed is None else validate.integer(seed=seed, at_least=0)
     common: dict[str, Any] = {
         "mechanism": mechanism.describe(),
@@ -226,13 +233,26 @@ def certify(
         exact = [_exact_proof(mechanism, curve, direction, seed, epsilon, delta) for direction in DIRECTIONS]
         return Certificate(**common, failure_probability=0.0, level=delta, proofs=(exact[0], exact[1]))
     tested = _Test(mechanism, epsilon, plan, seed, memory, workers, executor, progress)
-    if add_proof is not None and add_proof.noise_multiplier > mechanism.noise_multiplier:
-        raise ValueError(
-            f"add_proof is of noise multiplier {add_proof.noise_multiplier:g}, but it must not be above that of the "
-            f"mechanism, {mechanism.noise_multiplier:g}."
-        )
+    if add_proof is not None:
+        _check_add_proof(add_proof, mechanism, epsilon, plan)
     proofs = tested.prove("remove"), add_proof or tested.prove("add")
     return Certificate(**common, failure_probability=plan.failure_probability, level=plan.level, proofs=proofs)
+
+
+def _check_add_proof(
+    proof: DirectionProof, mechanism: Mechanism, epsilon: float, plan: "BettingTest | FixedSampleTest"
+) -> None:
+    """Refuse a proof that is not one of `add`, for this mechanism with no more noise and the same test."""
+    if proof.direction != "add" or not proof.passed or proof.noise_multiplier > mechanism.noise_multiplier:
+        raise ValueError(
+            f"add_proof is of {proof.direction!r} at noise multiplier {proof.noise_multiplier:g}, but it must have "
+            f"passed for 'add' at no more than that of the mechanism, {mechanism.noise_multiplier:g}."
+        )
+    quieter = mechanism.with_noise_multiplier(proof.noise_multiplier)
+    _, shift = _what_to_test(quieter, epsilon, plan, "add")
+    expected = (quieter.fingerprint, shift.epsilon, shift.level(plan.level), plan.chance)
+    if (proof.tested, proof.epsilon, proof.level, proof.chance) != expected:
+        raise ValueError("add_proof is of another mechanism, budget or test, but it must be of this one.")
 
 
 def prove_add(
@@ -251,7 +271,7 @@ def prove_add(
     progress: Report | None = None,
 ) -> DirectionProof:
     """Test the direction `add` alone, for use with mechanisms of no less noise."""
-    plan = _test_plan(test, delta, attempts, failure_probability, max_samples)
+    plan = test_plan(test, delta, attempts, failure_probability, max_samples)
     return _Test(mechanism, epsilon, plan, seed, memory, workers, executor, progress).prove("add")
 
 
@@ -289,7 +309,7 @@ def verify(certificate: Certificate, *, workers: int | None = None, executor: Ex
             add_proof=add_proof,
             **options,
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
         return Verification(False, f"The certificate's mechanism or parameters are not valid: {error}")
     difference = _difference(json.loads(certificate.to_json()), json.loads(again.to_json()))
     if difference:
@@ -309,7 +329,7 @@ class BettingTest:
     max_samples: int | None
 
 
-def _test_plan(
+def test_plan(
     test: str, delta: float, attempts: int, failure_probability: float | None, max_samples: int | None
 ) -> BettingTest | FixedSampleTest:
     """Return what is tested, with which chance of error: all of it fixed before the first sample."""
@@ -352,10 +372,7 @@ class _Test:
 
     def prove(self, direction: Direction) -> DirectionProof:
         """Test one direction."""
-        if isinstance(self._plan, FixedSampleTest):
-            pair, shift = pair_of(self._mechanism, np.float64), Shift(self._epsilon, 0.0)
-        else:
-            pair, shift = reduced(self._mechanism, self._epsilon, self._level, direction)
+        pair, shift = _what_to_test(self._mechanism, self._epsilon, self._plan, direction)
         level = shift.level(self._level)
         common: dict[str, Any] = {
             "direction": direction,
@@ -364,6 +381,8 @@ class _Test:
             "epsilon": shift.epsilon,
             "level": level,
             "truncation_terms": shift.extra,
+            "tested": self._mechanism.fingerprint,
+            "chance": self._plan.chance,
         }
         if level <= 0:
             return DirectionProof(**common, method="closed form", passed=False, reason="truncation alone exceeds delta")
@@ -387,6 +406,7 @@ class _Test:
             "scale": proposal.scale,
             "log_constant": proposal.log_constant,
             "bound": bound,
+            "distance": proposal.distance if isinstance(proposal, ShiftedProposal) else 0.0,
         }
         if bound <= level:
             return DirectionProof(**common, passed=True, reason="")
@@ -450,6 +470,14 @@ class _Test:
         return run_chunks(work, chunks, workers=self._workers, executor=self._executor)
 
 
+def _what_to_test(
+    mechanism: Mechanism, epsilon: float, plan: "BettingTest | FixedSampleTest", direction: Direction
+) -> tuple[Pair, Shift]:
+    if isinstance(plan, FixedSampleTest):
+        return pair_of(mechanism, np.float64), Shift(epsilon, 0.0)
+    return reduced(mechanism, epsilon, plan.level, direction)
+
+
 def reduced(mechanism: Mechanism, epsilon: float, level: float, direction: Direction) -> tuple[Pair, Shift]:
     """Return the pair to sample from, and what truncation adds to its delta.
 
@@ -473,14 +501,16 @@ def reduced(mechanism: Mechanism, epsilon: float, level: float, direction: Direc
 def upward_values(
     direction: Direction, copies: int, log_ratio: FloatArray, log_density: FloatArray, epsilon: float
 ) -> FloatArray:
-    """Return values that are no smaller than X, whatever rounding did to the logarithms."""
+    """Return values no smaller than X, whatever rounding did to the logarithms; NaN where these are not known."""
     h = ROUNDING
+    log_ratio = np.where(log_ratio < np.inf, log_ratio, np.nan)
+    log_density = np.where(log_density < np.inf, log_density, np.nan)
     if direction == "remove":
         up = log_ratio + h
         log_front = up - log_density + (copies + 1) * h
-        return np.where(up > epsilon, np.exp(log_front) * -np.expm1(np.minimum(epsilon - up, 0.0)), 0.0)
+        return np.where(up <= epsilon, 0.0, np.exp(log_front) * -np.expm1(np.minimum(epsilon - up, 0.0)))
     gap = epsilon - h + log_ratio
-    return np.where(gap < 0, np.exp(-log_density + (copies + 1) * h) * -np.expm1(np.minimum(gap, 0.0)), 0.0)
+    return np.where(gap >= 0, 0.0, np.exp(-log_density + (copies + 1) * h) * -np.expm1(np.minimum(gap, 0.0)))
 
 
 def _log_bound(proposal: Proposal, epsilon: float) -> float:

@@ -26,6 +26,7 @@ FloatArray = NDArray[np.float64]
 
 # Far more than the rounding errors of the sums below.
 _MARGIN = 1e-9
+_SMALLEST = 1e-280
 _DISTANCES = tuple(0.5 * step for step in range(13))
 _TURNS = 3
 
@@ -56,6 +57,8 @@ def tangent_at(pair: MinSepPair, distance: float) -> Tangent | None:
             return None
         gradient = np.convolve(coefficients, means)[:n] / sigma**2
         length = float(np.linalg.norm(gradient))
+        if not length > 0:
+            return None
         if turn < _TURNS - 1:
             point = -distance * sigma / length * gradient
     return Tangent(distance, log_ratio - float(gradient @ point), gradient, sigma * length)
@@ -95,7 +98,7 @@ def _log_ratio_and_means(pair: MinSepPair, scores: FloatArray) -> tuple[float, F
     weights = np.exp(pair.log_multiplicities + np.outer(scores, counts) - np.outer(pair._half_norms, counts**2))
     some = weights.sum(axis=1)
     hit = pair.law.prob
-    miss = 1 - hit
+    miss = math.exp(pair.log_miss)
     after = np.ones(n + 1)
     for i in range(n - 1, -1, -1):
         after[i] = miss * after[i + 1] + some[i] * after[min(i + b, n)]
@@ -107,7 +110,8 @@ def _log_ratio_and_means(pair: MinSepPair, scores: FloatArray) -> tuple[float, F
     for i in range(n):
         before[i + 1] += miss * before[i]
         before[i + b] += some[i] * before[i]
-    if not 0 < ratio < math.inf:
+    # Numbers near the smallest that there are have few digits.
+    if not (ratio < math.inf and min(ratio, float(after.min())) > _SMALLEST):
         return math.nan, before[:n]
     ends = after[np.minimum(np.arange(n) + b, n)]
     return math.log(ratio), before[:n] * (weights @ counts) * ends / ratio

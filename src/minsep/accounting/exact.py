@@ -19,6 +19,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize
 from scipy.special import log_ndtr, ndtr
+from scipy.stats import binom
 
 from minsep.accounting.pairs import Direction
 from minsep.accounting.squared_norms import squared_norm_law
@@ -30,6 +31,7 @@ FloatArray = NDArray[np.float64]
 Event = Any  # a dp_accounting DpEvent or PrivacyLossDistribution, which have no types
 
 _RELATION = NeighboringRelation.REPLACE_SPECIAL
+_MIXTURE_SPACING = 1e-3  # each loss of a mixture is found numerically, which takes long
 _MOST_EPSILON = 1e7
 
 
@@ -231,8 +233,15 @@ def _user_level(mechanism: Mechanism, scheme: MultiAttributionMinSep, spacing: f
             return GaussianMixtureCurve(np.sqrt(squares) * (strategy.column_norms.max() / sigma), probabilities)
         sensitivity = bound * strategy.sensitivity(scheme.min_sep, -(-n // scheme.min_sep))
         return GaussianCurve(sensitivity / sigma, upper_bound=True)
-    if bound == scheme.min_sep == strategy.bands == 1:
-        return PldCurve(_poisson(sigma, prob, n, spacing), (1 - prob) ** n)
+    if scheme.min_sep == strategy.bands == 1:
+        # Nothing blocks, so iterations are independent: Poisson sampling, with up to `bound` examples at a time.
+        if bound == 1:
+            return PldCurve(_poisson(sigma, prob, n, spacing), (1 - prob) ** n)
+        counts = np.arange(bound + 1)
+        one = pld.from_mixture_gaussian_mechanism(
+            sigma, counts, binom.pmf(counts, bound, prob), value_discretization_interval=max(spacing, _MIXTURE_SPACING)
+        )
+        return PldCurve(one.self_compose(n), (1 - prob) ** (bound * n))
     return None
 
 

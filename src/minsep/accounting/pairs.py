@@ -132,6 +132,11 @@ class MinSepPair(Pair):
             raise ValueError(f"group is {self.group}, but a warm start is known for single examples only.")
 
     @property
+    def log_miss(self) -> float:
+        """Logarithm of the probability that nobody of the group is sampled in an iteration."""
+        return self.group * _log_miss(self.prob)
+
+    @property
     def upper_bound(self) -> bool:  # type: ignore[override]
         """Whether columns of two participations may overlap: the recursion leaves their inner products out."""
         return self.strategy.bands > self.min_sep
@@ -159,7 +164,7 @@ class MinSepPair(Pair):
 
     def log_means(self, scores: Rows, linear: float, quadratic: float, weight: float = 1.0) -> FloatArray:
         """Return log E_x of weight^|x| exp(linear <C x, y>/s2 - quadratic |C x|^2/(2 s2)): log P/Q when all are 1."""
-        log_miss = self.group * _log_miss(self.prob)
+        log_miss = self.log_miss
         if self.group > 1:
             several = linear * scores.astype(np.float64)
             add_multiplicities(several, quadratic * self._half_norms, self.log_multiplicities + math.log(weight))

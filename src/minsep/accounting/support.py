@@ -2,11 +2,14 @@
 
 from numpy.typing import DTypeLike
 
+from minsep import _validation as validate
 from minsep.accounting.pairs import BallsInBinsPair, CyclicPair, MinSepPair, Pair, TruncatedPair
 from minsep.attribution import MultiAttributionMinSep
 from minsep.mechanism import Mechanism
 from minsep.participation import BallsInBins, CyclicPoisson, MinSep, Poisson
 from minsep.strategy import BandedToeplitz
+
+_LEAST_NOISE = 1e-6  # below it likelihood ratios are no numbers, and there is no privacy to account for
 
 SUPPORTED = (
     "Unamplified with any strategy, not truncated: exact",
@@ -25,7 +28,7 @@ SUPPORTED = (
 def pair_of(mechanism: Mechanism, dtype: DTypeLike) -> Pair:
     """Return the dominating pair to sample from."""
     strategy, scheme, truncation = mechanism.strategy, mechanism.scheme, mechanism.truncation
-    common = (strategy, mechanism.noise_multiplier, dtype)
+    common = (strategy, validate.real(noise_multiplier=mechanism.noise_multiplier, above=_LEAST_NOISE), dtype)
     if truncation is None:
         match scheme:
             case Poisson():

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
-from minsep.accounting.calibration import Calibration, calibrate, exact_noise_multiplier
-from minsep.accounting.certificates import Progress, reduced
+from minsep.accounting.calibration import Calibration, Rung, calibrate, exact_noise_multiplier, level_of_tests
+from minsep.accounting.certificates import Progress, certify, reduced
 from minsep.accounting.convexity import add_bound
 from minsep.accounting.estimates import Drawn
 from minsep.accounting.pairs import Direction, MinSepPair
@@ -91,8 +91,15 @@ class Search:
         found = self._calibrate(best)
         proven = next((one for one in tried if one.exact), None)
         if proven is not None and proven != best and error_of(proven) < found.mechanism.root_mean_squared_error:
-            return proven, self._calibrate(proven)
+            return proven, self._proven(proven)
         return best, found
+
+    def _proven(self, one: Candidate) -> Calibration:
+        """Return a candidate with an exact proof, at the level that a test before it leaves."""
+        epsilon, delta = self._task.epsilon, self._task.delta
+        mechanism = exact_noise_multiplier(self._mechanism(one), epsilon, level_of_tests(delta))
+        certificate = certify(mechanism, epsilon, delta, seed=self._seed)
+        return Calibration(mechanism, certificate, epsilon, delta, (Rung(mechanism.noise_multiplier, True, 0),))
 
     def _bound_of_add(self, one: Candidate) -> float:
         """Return W for `add`, as a measure of the work to certify a candidate; 0 where no samples are needed."""
