@@ -116,9 +116,12 @@ def table(path: str | None, bands: list[int], epsilons: list[float]) -> None:
             scheme = minsep.MultiAttributionMinSep(sampling_prob_of_singles(band), band, user_bound=USER_BOUND)
         else:
             scheme = minsep.MultiAttributionMinSep(expected_batch=BATCH, min_sep=band, graph=graph)
-        cells = []
+        cells, near = [], None
         for epsilon in epsilons:
-            took, found = seconds(lambda s=strategy, c=scheme, e=epsilon: minsep.calibrate(s, c, e, DELTA))
+            took, found = seconds(
+                lambda s=strategy, c=scheme, e=epsilon, near=near: minsep.calibrate(s, c, e, DELTA, near=near)
+            )
+            near = 0.8 * found.mechanism.noise_multiplier
             assert found.certificate.passed
             assert found.mechanism.scheme == scheme
             cells.append(f"{found.mechanism.noise_multiplier:.4f} ({took:.0f} s)")

@@ -17,6 +17,7 @@ _LONGEST_STEP = 0.7
 _MOST_ROUNDS = 14
 _LIMIT = 30.0
 _GOOD = 0.1  # relative standard error
+_NEAR = 0.5  # where few samples do not do
 
 
 def noise_at_target(log_excess: Callable[[float], float], guess: float, tolerance: float = 0.05) -> float:
@@ -80,19 +81,24 @@ def estimated_noise_multiplier(
         level = max(delta - terms, delta / 10)
     whole = replace(mechanism, truncation=None)
 
-    def log_excess(sigma: float) -> float:
-        if report is not None:
-            report(sigma)
+    def estimate(sigma: float, count: int) -> float:
         asked = whole.with_noise_multiplier(sigma)
         # The knobs of a proposal that did well nearby may do well here, and spare a pilot: its error says so.
         for given in (known, None) if known else (None,):
-            sampling = Sampling(asked, samples, seed, "auto", None, workers, executor, given)
+            sampling = Sampling(asked, count, seed, "auto", None, workers, executor, given)
             found = [sampling.deltas(np.array([epsilon]), direction) for direction in directions]
             value, stderr = max((float(means[0]), float(stderrs[0])) for means, stderrs in found)
             if stderr <= _GOOD * value:
                 known.update(sampling.proposals)
                 break
         return math.log(max(value, 1e-300) / level)
+
+    def log_excess(sigma: float) -> float:
+        if report is not None:
+            report(sigma)
+        few = max(samples // 8, 1000)
+        excess = estimate(sigma, few)
+        return estimate(sigma, samples) if abs(excess) < _NEAR and few < samples else excess
 
     known = {} if proposals is None else proposals
     return noise_at_target(log_excess, guess, tolerance)
