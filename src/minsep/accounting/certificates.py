@@ -45,7 +45,7 @@ ROUNDING = 1e-6
 _PATIENCE, _MOST_PATIENCE = 6.0, 40.0
 _TRIFLING_WORK = 2e8  # samples times iterations: some seconds
 _CHEAP_WORK = 1.2e9  # samples times iterations: under a minute
-_FAIR_SHARE, _HOPE = 0.2, 0.85
+_FAIR_SHARE, _HOPE = 0.25, 0.65
 _TOLERANCE = 1e-6
 TESTS = ("betting", "fixed")
 
