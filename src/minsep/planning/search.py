@@ -19,7 +19,7 @@ from minsep.planning.task import Task
 _SAMPLES, _TUNING_SAMPLES = 2_000, 8_000
 _TOLERANCE, _TUNING_TOLERANCE = 0.25, 0.05  # in the logarithm of delta
 _SHRINKS = (0.7, 0.5, 0.35, 0.25, 0.17, 0.12)
-_AS_GOOD = 1.005  # less than what a certificate's ladder resolves
+_AS_GOOD = 1.01  # about what the estimates resolve
 _EXACT_TOLERANCE, _SPACING = 0.002, 1e-3
 
 
