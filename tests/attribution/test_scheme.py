@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -50,7 +51,8 @@ def test_one_example_a_user_is_cold_start_min_sep():
         assert one == two
     one, two = (minsep.certify(mechanism, 2.0, 5e-3, seed=1) for mechanism in (users, single))
     assert one.passed
-    assert one.proofs == two.proofs
+    # All but the name of the mechanism that was tested.
+    assert [replace(proof, tested="") for proof in one.proofs] == [replace(proof, tested="") for proof in two.proofs]
     assert minsep.verify(one).holds
 
 
