@@ -116,17 +116,19 @@ def table(path: str | None, bands: list[int], epsilons: list[float]) -> None:
             scheme = minsep.MultiAttributionMinSep(sampling_prob_of_singles(band), band, user_bound=USER_BOUND)
         else:
             scheme = minsep.MultiAttributionMinSep(expected_batch=BATCH, min_sep=band, graph=graph)
-        cells, near = [], None
-        for epsilon in epsilons:
+        cells: dict[float, str] = {}
+        near = None
+        for epsilon in sorted(epsilons, reverse=True):
             took, found = seconds(
                 lambda s=strategy, c=scheme, e=epsilon, near=near: minsep.calibrate(s, c, e, DELTA, near=near)
             )
-            near = 0.8 * found.mechanism.noise_multiplier
             assert found.certificate.passed
             assert found.mechanism.scheme == scheme
-            cells.append(f"{found.mechanism.noise_multiplier:.4f} ({took:.0f} s)")
+            # Half of epsilon needs about this much more noise.
+            near = 1.3 * found.mechanism.noise_multiplier
+            cells[epsilon] = f"{found.mechanism.noise_multiplier:.4f} ({took:.0f} s)"
         name = "DP-SGD, b = 1" if band == 1 else f"b-min-sep, b = bands = {band}"
-        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+        print(f"| {name} | " + " | ".join(cells[epsilon] for epsilon in epsilons) + " |", flush=True)
     print(f"| BandMF unamplified, b = {FIXED_MIN_SEP}, k = {FIXED_PARTICIPATIONS} | ", end="")
     strategy = minsep.BandedToeplitz.optimal(iterations=ITERATIONS, bands=FIXED_MIN_SEP)
     sensitivity = strategy.sensitivity(FIXED_MIN_SEP, FIXED_PARTICIPATIONS)
