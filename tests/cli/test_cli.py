@@ -166,9 +166,12 @@ def test_compare_prints_ratios(tmp_path):
 def in_a_terminal(*arguments, interrupt_after=None):
     """Run a command in a pseudo-terminal; return its exit status and what it wrote there."""
     leader, follower = pty.openpty()
+    # A shell that runs the tests in the background has them ignore Ctrl-C, and their children would inherit that.
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         [sys.executable, "-m", "minsep", *arguments], stdin=follower, stdout=follower, stderr=follower, close_fds=True
     )
+    signal.signal(signal.SIGINT, inherited)
     os.close(follower)
     written, interrupted = b"", False
     while True:

@@ -1,6 +1,7 @@
 """The commands, and what becomes of their errors."""
 
 import functools
+import signal
 import sys
 from collections.abc import Callable
 
@@ -23,17 +24,37 @@ app = typer.Typer(
 )
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C; a class of its own, for Python kills itself in the end when a plain one passes through `exec`."""
+
+
 def stoppable(command: Callable[..., None]) -> Callable[..., None]:
     """Let Ctrl-C end a command with a sentence that says what was under way."""
 
     @functools.wraps(command)
     def stopping(*arguments: object, **options: object) -> None:
+        interrupted = False
+
+        def interrupt(*_: object) -> None:
+            nonlocal interrupted
+            interrupted = True
+            raise Interrupted
+
+        inherited = signal.getsignal(signal.SIGINT)
+        if inherited is signal.default_int_handler:  # and not ignored, as in the background of a shell
+            signal.signal(signal.SIGINT, interrupt)
         try:
             command(*arguments, **options)
-        except KeyboardInterrupt as stop:
-            under_way = "".join(f" while {note}" for note in getattr(stop, "__notes__", []))
+        except typer.Exit:
+            raise
+        except BaseException as error:  # a compiler that is interrupted raises errors of its own
+            if not interrupted:
+                raise
+            under_way = "".join(f" while {note}" for note in getattr(error, "__notes__", []))
             print(f"Stopped{under_way}. Nothing was written.", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
+        finally:
+            signal.signal(signal.SIGINT, inherited)
 
     return stopping
 

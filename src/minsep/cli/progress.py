@@ -26,7 +26,7 @@ class Bar:
 
     def __exit__(self, kind: Any, error: BaseException | None, *_: object) -> None:
         self._progress.stop()
-        if isinstance(error, KeyboardInterrupt):
+        if error is not None:
             error.add_note(self._under_way)
 
     def show_test(self, noise_multiplier: float, state: Any) -> None:

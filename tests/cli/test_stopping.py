@@ -1,0 +1,63 @@
+"""Ctrl-C at moments that are hard to hit from outside."""
+
+import subprocess
+import sys
+
+import pytest
+
+INTERRUPT = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
+
+PLAIN = f"{INTERRUPT}; import time; time.sleep(60)"
+IN_EXEC = f"exec({PLAIN!r})"
+TURNED_INTO_ANOTHER_ERROR = f"""
+try:
+    {PLAIN}
+finally:
+    raise RuntimeError("no compiled object yet")
+"""
+
+
+def ending(folder, body, before=""):
+    """Run a command line whose only command is `body`."""
+    script = f"""
+import typer
+from minsep.cli.app import stoppable
+from minsep.cli.progress import Bar
+
+{before}
+
+def command():
+    with Bar() as bar:
+        bar.show("working")
+        exec(compile({body!r}, "body", "exec"))
+        print("done")
+
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command()(stoppable(command))
+app()
+"""
+    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    (folder / "stopped.py").write_text(start + script)
+    command = [sys.executable, "-m", "stopped"]  # as a module, like minsep: Python's last steps differ for -c
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=50)
+
+
+@pytest.mark.parametrize("body", [PLAIN, IN_EXEC, TURNED_INTO_ANOTHER_ERROR])
+def test_a_stop_has_one_status_and_one_sentence(tmp_path, body):
+    result = ending(tmp_path, body)
+    assert result.returncode == 130
+    assert result.stderr.strip() == "Stopped while working. Nothing was written."
+
+
+def test_an_error_without_ctrl_c_stays_an_error(tmp_path):
+    result = ending(tmp_path, "raise RuntimeError('a bug')")
+    assert result.returncode == 1
+    assert "a bug" in result.stderr
+    assert "Stopped" not in result.stderr
+
+
+def test_a_signal_that_is_ignored_stays_ignored(tmp_path):
+    ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    result = ending(tmp_path, INTERRUPT, before=ignoring)
+    assert result.returncode == 0
+    assert result.stdout.strip() == "done"
