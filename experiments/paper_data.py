@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from scipy import sparse
 
+from experiments.runs import Part
+
 HELP = (
     "The file is Parquet with a row for each paper: abstract (text), author_ids (list of integers), primary_cat (text)."
 )
@@ -37,11 +39,9 @@ class Rows:
 class Papers:
     """Features and categories of papers; authors of the training papers alone."""
 
-    train: Rows
-    train_targets: torch.Tensor
+    train: Part
     authors: list[list[int]]
-    test: Rows
-    test_targets: torch.Tensor
+    test: Part
     classes: int
 
 
@@ -51,16 +51,15 @@ def generated_papers(count: int, tests: int = 2000, words: int = 300, classes: i
     topics = generator.dirichlet(np.full(words, 0.05), size=classes)
     common = generator.dirichlet(np.full(words, 1.0))
 
-    def draw(number: int) -> tuple[Any, torch.Tensor]:
+    def draw(number: int) -> Part:
         targets = generator.integers(0, classes, number)
         counts = np.stack([generator.multinomial(40, 0.3 * topics[c] + 0.7 * common) for c in targets])
         features = np.sqrt(counts)
-        return features / np.linalg.norm(features, axis=1, keepdims=True), torch.from_numpy(targets)
+        return Part(Rows(features / np.linalg.norm(features, axis=1, keepdims=True)), torch.from_numpy(targets))
 
-    train, train_targets = draw(count)
-    test, test_targets = draw(tests)
+    train, test = draw(count), draw(tests)
     authors = [sorted(set(generator.integers(0, count, 1 + generator.integers(1, 4)).tolist())) for _ in range(count)]
-    return Papers(Rows(train), train_targets, authors, Rows(test), test_targets, classes)
+    return Papers(train, authors, test, classes)
 
 
 def load_papers(path: Path | None, features: str, cache: Path, tests: int = 10_000, public: int = 5_000) -> Papers:
@@ -83,9 +82,8 @@ def load_papers(path: Path | None, features: str, cache: Path, tests: int = 10_0
     vectors = _minilm(abstracts, cache) if features == "minilm" else _hashed_words(abstracts, of_public)
     targets = torch.tensor([names.index(name) for name in table["primary_cat"]])
     authors = [sorted(set(table["author_ids"][row])) for row in of_train]
-    return Papers(
-        Rows(vectors[of_train]), targets[of_train], authors, Rows(vectors[of_test]), targets[of_test], len(names)
-    )
+    train, test = (Part(Rows(vectors[rows]), targets[rows]) for rows in (of_train, of_test))
+    return Papers(train, authors, test, len(names))
 
 
 def _hashed_words(abstracts: np.ndarray, public: np.ndarray) -> Any:

@@ -1,11 +1,12 @@
 """What the experiments share: calibrated mechanisms, runs that resume, results as JSON lines, and their plot."""
 
 import hashlib
+import itertools
 import json
 import math
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -21,8 +22,30 @@ from minsep.strategy import Strategy
 from minsep.training.torch import PrivateTraining
 
 Result = dict[str, Any]
+Build = Callable[[Result], tuple[torch.nn.Module, torch.optim.Optimizer, dict[str, Any]]]
+"""Return a fresh model, its optimiser and the options of `PrivateTraining` for the settings of a run."""
 
 _SAVE_EVERY_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """Examples and their targets."""
+
+    inputs: Any
+    targets: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+
+@dataclass(frozen=True)
+class Data:
+    """Examples to train on and to test on, and perhaps some to choose a learning rate by."""
+
+    train: Part
+    test: Part
+    validation: Part | None = None
 
 
 @dataclass(frozen=True)
@@ -66,19 +89,73 @@ class Results:
             file.write(json.dumps(result) + "\n")
 
 
+def run_all(
+    data: Data,
+    build: Build,
+    methods: list[Method],
+    shared: Result,
+    folder: Path,
+    *,
+    epsilons: list[float],
+    learning_rates: list[float],
+    seeds: int,
+) -> None:
+    """Do the runs that are not done yet, write their results at once, and plot all of them."""
+    results = Results(folder / "results.jsonl")
+    for seed, epsilon, method, rate in itertools.product(range(seeds), epsilons, methods, learning_rates):
+        of_run = {"method": method.name, "bands": method.strategy.bands, "epsilon": epsilon}
+        settings = {**shared, **of_run, "learning_rate": rate, "seed": seed, "examples": len(data.train)}
+        if not results.has(settings):
+            results.add(run_once(data, build, method, settings, folder))
+            print(f"{method.name}, epsilon {epsilon:g}: {results.lines[-1]['accuracy']:.2%}")
+    plot(results.lines, folder / "accuracy.svg", shared["dataset"])
+    print(f"Results and plot are in {folder}.")
+
+
+def run_once(data: Data, build: Build, method: Method, settings: Result, folder: Path) -> Result:
+    """Calibrate, train and evaluate one run, or the rest of one that was interrupted."""
+    begin = time.monotonic()
+    mechanism, certificate = method.calibrated(settings["epsilon"], settings["delta"], folder / "certificates")
+    calibration = time.monotonic() - begin
+    torch.manual_seed(settings["seed"])
+    model, optimizer, options = build(settings)
+    arguments = (model, torch.nn.functional.cross_entropy, optimizer, mechanism)
+    options |= {"num_examples": len(data.train), "clip_norm": settings["clip_norm"]}
+    label = f"{method.name} epsilon {settings['epsilon']:g} rate {settings['learning_rate']:g} seed {settings['seed']}"
+    checkpoint = folder / f"{label.replace(' ', '-')}.checkpoint"
+    if checkpoint.exists():
+        trainer = PrivateTraining.resume(checkpoint, *arguments, **options)
+    else:
+        trainer = PrivateTraining(*arguments, certificate=certificate, seed=settings["seed"], **options)
+    speed = train(trainer, data.train, checkpoint, label)
+    chosen_by = {} if data.validation is None else {"validation_accuracy": evaluate(model, data.validation)["accuracy"]}
+    return {
+        **settings,
+        "noise_multiplier": mechanism.noise_multiplier,
+        "scheme": mechanism.describe()["scheme"],
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "calibration_seconds": round(calibration, 2),
+        **speed,
+        **chosen_by,
+        **evaluate(model, data.test),
+        "test_examples": len(data.test),
+        "versions": versions(),
+    }
+
+
 def bar() -> Progress:
     """Return the progress bar of a run."""
     return Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
 
-def train(trainer: PrivateTraining, inputs: Any, targets: torch.Tensor, checkpoint: Path, label: str) -> Result:
+def train(trainer: PrivateTraining, part: Part, checkpoint: Path, label: str) -> Result:
     """Train to the end, with a checkpoint now and then, and return how fast it went."""
     begin = saved = time.monotonic()
     first, examples = trainer.steps, 0
     with bar() as progress:
         task = progress.add_task(label, total=trainer.mechanism.iterations, completed=first)
         for indices in trainer.batches():
-            trainer.step(inputs[indices], targets[indices])
+            trainer.step(part.inputs[indices], part.targets[indices])
             examples += indices.size
             progress.advance(task)
             if time.monotonic() - saved > _SAVE_EVERY_SECONDS:
@@ -94,15 +171,14 @@ def train(trainer: PrivateTraining, inputs: Any, targets: torch.Tensor, checkpoi
 
 
 @torch.no_grad()
-def evaluate(model: torch.nn.Module, inputs: Any, targets: torch.Tensor) -> Result:
-    """Return accuracy and mean cross entropy on test examples."""
+def evaluate(model: torch.nn.Module, part: Part) -> Result:
+    """Return accuracy and mean cross entropy."""
     model.eval()
-    outputs = torch.cat([model(inputs[start : start + 500]) for start in range(0, len(targets), 500)])
+    outputs = torch.cat([model(part.inputs[start : start + 500]) for start in range(0, len(part), 500)])
     model.train()
     return {
-        "accuracy": float((outputs.argmax(1) == targets).float().mean()),
-        "loss": float(torch.nn.functional.cross_entropy(outputs, targets)),
-        "test_examples": len(targets),
+        "accuracy": float((outputs.argmax(1) == part.targets).float().mean()),
+        "loss": float(torch.nn.functional.cross_entropy(outputs, part.targets)),
     }
 
 
@@ -114,12 +190,13 @@ def versions() -> dict[str, str]:
 def summarise(lines: Iterable[Result]) -> dict[str, list[tuple[float, float, float]]]:
     """Return (epsilon, mean accuracy, half width of a 95 % interval) of each method, at its best learning rate.
 
-    With several seeds the interval is Student's, over runs; with one it is that of the test set alone.
+    The best is that of the validation examples, where there are any. With several seeds the interval is Student's,
+    over runs; with one it is that of the test set alone.
     """
     groups: dict[tuple[str, float, float], list[Result]] = defaultdict(list)
     for line in lines:
         groups[line["method"], line["epsilon"], line["learning_rate"]].append(line)
-    best: dict[tuple[str, float], tuple[float, float]] = {}
+    best: dict[tuple[str, float], tuple[float, float, float]] = {}
     for (method, epsilon, _), runs in groups.items():
         values = [run["accuracy"] for run in runs]
         mean = sum(values) / len(values)
@@ -128,9 +205,10 @@ def summarise(lines: Iterable[Result]) -> dict[str, list[tuple[float, float, flo
             half = float(stats.t.ppf(0.975, len(values) - 1)) * deviation / math.sqrt(len(values))
         else:
             half = 1.96 * math.sqrt(mean * (1 - mean) / runs[0]["test_examples"])
-        best[method, epsilon] = max(best.get((method, epsilon), (-1.0, 0.0)), (mean, half))
+        choice = sum(run.get("validation_accuracy", run["accuracy"]) for run in runs) / len(runs)
+        best[method, epsilon] = max(best.get((method, epsilon), (-1.0, 0.0, 0.0)), (choice, mean, half))
     curves: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
-    for (method, epsilon), (mean, half) in sorted(best.items(), key=lambda item: item[0][1]):
+    for (method, epsilon), (_, mean, half) in sorted(best.items(), key=lambda item: item[0][1]):
         curves[method].append((epsilon, mean, half))
     return dict(curves)
 

