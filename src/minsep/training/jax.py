@@ -1,7 +1,6 @@
 """Private training in JAX: an optax transformation that adds the noise, and a training loop around it."""
 
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -18,7 +17,7 @@ from minsep.state import State
 from minsep.training.checkpoint import load_checkpoint, save_checkpoint
 from minsep.training.jax_clipping import LossOfOne, Tree, clipped_gradient, padded
 from minsep.training.jax_noise import NoiseState, Normals, draw, first_state, next_row, secure_normals
-from minsep.training.run import Indices, PrivateRun, refuse_gradient
+from minsep.training.run import PrivateRun, Training, refuse_gradient
 from minsep.training.schedule import LinearDecay
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def linear_decay(learning_rate: float, iterations: int) -> optax.Schedule:
     return schedule
 
 
-class PrivateTraining:
+class PrivateTraining(Training):
     """Parameters in private training: batches and noise of a mechanism, clipped gradients, then an optax optimiser.
 
     - `loss(parameters, input, target)` is that of one example.
@@ -128,20 +127,6 @@ class PrivateTraining:
             _second_moments(self._state)
         self._use_key(_noise_key(mechanism, seed))
         self._noise = self._private.init(self.parameters)
-
-    @property
-    def steps(self) -> int:
-        """Number of steps taken."""
-        return self._run.steps
-
-    @property
-    def certificate(self) -> "Certificate | None":
-        """The proof of what the mechanism is worth, if one was given."""
-        return self._run.certificate
-
-    def batches(self) -> Iterator[Indices]:
-        """Yield the indices of the examples of each step that remains; one call of `step` answers each."""
-        return self._run.batches()
 
     def step(self, inputs: Tree, targets: Tree) -> None:
         """Train on the examples of the next batch: all of them, and no others."""

@@ -130,6 +130,31 @@ class PrivateRun(Uncopyable):
         return mine
 
 
+class Training:
+    """What the trainings of all frameworks say about their run."""
+
+    _run: PrivateRun
+
+    @property
+    def steps(self) -> int:
+        """Number of steps taken."""
+        return self._run.steps
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The mechanism whose batches and noise these are."""
+        return self._run.mechanism
+
+    @property
+    def certificate(self) -> "Certificate | None":
+        """The proof of what the mechanism is worth, if one was given."""
+        return self._run.certificate
+
+    def batches(self) -> Iterator[Indices]:
+        """Yield the indices of the examples of each step that remains; one call of `step` answers each."""
+        return self._run.batches()
+
+
 def check_certificate(certificate: "Certificate", mechanism: Mechanism) -> None:
     """Refuse a certificate that did not pass or that is another mechanism's."""
     from minsep.accounting import Certificate

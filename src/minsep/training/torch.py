@@ -14,7 +14,7 @@ from minsep import _validation as validate
 from minsep.mechanism import Mechanism
 from minsep.state import State
 from minsep.training.checkpoint import load_checkpoint, save_checkpoint
-from minsep.training.run import Indices, PrivateRun, refuse_gradient
+from minsep.training.run import PrivateRun, Training, refuse_gradient
 from minsep.training.schedule import LinearDecay
 from minsep.training.torch_clipping import ClippedSum, Examples, Loss, count_examples
 from minsep.training.torch_processes import Processes
@@ -49,7 +49,7 @@ class ScaleThenPrivatize:
         return flat.sqrt_().add_(self.stability).reciprocal_()
 
 
-class PrivateTraining:
+class PrivateTraining(Training):
     """A model in private training: batches and noise of a mechanism, clipped gradients, then an optimiser.
 
     - A step is (sum of clipped gradients + clip_norm * row of noise) / expected batch size, given to the optimiser as
@@ -120,25 +120,6 @@ class PrivateTraining:
         self._flat = torch.zeros(self._clipped.size, dtype=self._clipped.dtype, device=self._clipped.device)
         for group in optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
-
-    @property
-    def steps(self) -> int:
-        """Number of steps taken."""
-        return self._run.steps
-
-    @property
-    def mechanism(self) -> Mechanism:
-        """The mechanism whose batches and noise these are."""
-        return self._run.mechanism
-
-    @property
-    def certificate(self) -> "Certificate | None":
-        """The proof of what the mechanism is worth, if one was given."""
-        return self._run.certificate
-
-    def batches(self) -> Iterator[Indices]:
-        """Yield the indices of the examples of each step that remains; one call of `step` answers each."""
-        return self._run.batches()
 
     def loader(self, dataset: Dataset[Any], **options: Any) -> DataLoader[Any]:
         """Return a `DataLoader` of the examples of each step that remains; its workers read ahead as they like.
