@@ -43,16 +43,21 @@ def neighbourhood_sizes(offsets, users, user_offsets, examples, sizes):  # type:
 
 
 @numba.njit(nogil=True, cache=True)
+def _has_room(offsets, users, example, bound, used):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Whether all users of an example have kept fewer examples than the bound."""
+    for k in range(offsets[example], offsets[example + 1]):  # noqa: SIM110
+        if used[users[k]] >= bound:
+            return False
+    return True
+
+
+@numba.njit(nogil=True, cache=True)
 def keep_in_order(offsets, users, order, bound, used, kept):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Keep each example of `order` whose users all have room, and return how many were kept."""
     count = 0
     for place in range(order.size):
         example = order[place]
-        room = True
-        for k in range(offsets[example], offsets[example + 1]):
-            if used[users[k]] >= bound:
-                room = False
-                break
+        room = _has_room(offsets, users, example, bound, used)
         if room:
             for k in range(offsets[example], offsets[example + 1]):
                 used[users[k]] += 1
@@ -74,11 +79,7 @@ def keep_in_order_with_neighbours(  # type: ignore[no-untyped-def]  # pragma: no
     neighbours = np.empty(max(most, 1), dtype=np.int64)
     for place in range(order.size):
         example = order[place]
-        room = True
-        for k in range(offsets[example], offsets[example + 1]):
-            if used[users[k]] >= bound:
-                room = False
-                break
+        room = _has_room(offsets, users, example, bound, used)
         found = 0
         if room:
             for k in range(offsets[example], offsets[example + 1]):
