@@ -10,7 +10,8 @@ from scipy import stats
 import minsep
 from minsep.accounting import calibration
 from minsep.accounting.betting import Wealth
-from minsep.accounting.certificates import BettingTest, _Test, prove_add, upward_values
+from minsep.accounting.certification import prove_add
+from minsep.accounting.direction_tests import BettingTest, DirectionTest, upward_values
 from minsep.accounting.exact import exact_curve
 from minsep.accounting.truncation import closed_form, participation_rates
 from minsep.randomness import Key
@@ -153,10 +154,10 @@ def test_soundness(scheme, bands, direction, tests):
     level = 0.99 * true
     accepted = 0
     for seed in range(tests):
-        test = _Test(mech, epsilon, BettingTest(level, q, q, 4000), seed, 1 << 30, 1, None, None)
+        test = DirectionTest(mech, epsilon, BettingTest(level, q, q, 4000), seed, 1 << 30, 1, None, None)
         accepted += test.prove(direction).passed
     assert stats.binomtest(accepted, tests, q, alternative="greater").pvalue > FALSE_ALARM
-    generous = _Test(mech, epsilon, BettingTest(1.5 * true, q, q, 100_000), 0, 1 << 30, 1, None, None)
+    generous = DirectionTest(mech, epsilon, BettingTest(1.5 * true, q, q, 100_000), 0, 1 << 30, 1, None, None)
     assert generous.prove(direction).passed
 
 

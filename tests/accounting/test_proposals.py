@@ -9,7 +9,7 @@ from scipy import optimize, stats
 from scipy.special import logsumexp
 
 import minsep
-from minsep.accounting.certificates import _log_bound, upward_values
+from minsep.accounting.direction_tests import log_bound, upward_values
 from minsep.accounting.pairs import MinSepPair
 from minsep.accounting.proposals import PlainProposal, TiltedProposal, best_proposal, shifted_proposals
 from minsep.randomness import Key
@@ -151,7 +151,7 @@ def test_values_as_the_test_takes_them_never_exceed_the_bound(direction, draws):
         pair = pair_of(n, bands, min_sep, prob, warm, group)
         for epsilon in (0.2, 1.0):
             proposal = TiltedProposal(pair, direction, copies, 1.2 if direction == "remove" else -0.7)
-            bound = math.exp(_log_bound(proposal, epsilon))
+            bound = math.exp(log_bound(proposal, epsilon))
             for chunk in range(max(draws // (3 * len(CASES) * proposal.samples_in_chunk), 1)):
                 ratio, density = proposal.draw(Key.from_seed(drawn), chunk)
                 values = upward_values(direction, copies, ratio, density, epsilon)
@@ -234,7 +234,7 @@ def test_shifted_means_agree_with_plain_sampling_and_stay_below_the_bound(n, ban
     assert len(proposals) > 5
     means = []
     for proposal in (proposals[0], min(proposals[1:], key=lambda one: one.log_bound(epsilon))):
-        bound = math.exp(_log_bound(proposal, epsilon))
+        bound = math.exp(log_bound(proposal, epsilon))
         draws = [proposal.draw(Key.from_seed(3), chunk) for chunk in range(100)]
         values = np.concatenate([upward_values("add", proposal.copies, *draw, epsilon) for draw in draws])
         assert values.max() <= bound

@@ -17,7 +17,9 @@ from itertools import takewhile
 from typing import Any
 
 from minsep import _validation as validate
-from minsep.accounting.certificates import Certificate, Progress, certify, prove_add, test_plan
+from minsep.accounting.certificates import Certificate
+from minsep.accounting.certification import certify, prove_add
+from minsep.accounting.direction_tests import Progress, test_plan
 from minsep.accounting.exact import exact_curve
 from minsep.accounting.pairs import DIRECTIONS
 from minsep.accounting.proposals import DEFAULT_MEMORY

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from minsep.accounting.certificates import reduced
 from minsep.accounting.estimates import Drawn, Sampling
 from minsep.accounting.pairs import DIRECTIONS, Direction
+from minsep.accounting.reduction import reduced
 from minsep.mechanism import Mechanism
 
 _TYPICAL_SLOPE = -8.0

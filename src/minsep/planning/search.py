@@ -6,11 +6,13 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
 from minsep.accounting.calibration import Calibration, Rung, calibrate, exact_noise_multiplier, level_of_tests
-from minsep.accounting.certificates import Progress, certify, reduced
+from minsep.accounting.certification import certify
 from minsep.accounting.convexity import add_bound
+from minsep.accounting.direction_tests import Progress
 from minsep.accounting.estimates import Drawn
 from minsep.accounting.pairs import Direction, MinSepPair
 from minsep.accounting.proposals import shifted_proposals
+from minsep.accounting.reduction import reduced
 from minsep.accounting.search import estimated_noise_multiplier
 from minsep.mechanism import Mechanism
 from minsep.planning.candidates import Candidate
