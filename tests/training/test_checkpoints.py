@@ -54,14 +54,14 @@ def test_a_loader_that_read_ahead_resumes_at_the_step_it_was_at(tmp_path):
     main(tmp_path / "other.checkpoint", tmp_path / "straight.npy")
     trainer = PrivateTraining(*arguments(), mechanism_of(), seed=7, **options())
     dataset = torch.utils.data.TensorDataset(inputs, targets)
-    # Drawing examples in workers uses torch's generator, and so does dropout: compare to a run that loads alike.
-    for some, their_targets in trainer.loader(dataset, num_workers=2, generator=torch.Generator()):
+    for some, their_targets in trainer.loader(dataset, num_workers=2):
         trainer.step(some, their_targets)
         if trainer.steps == 4:
             break
     trainer.save(tmp_path / "run.checkpoint")
     resumed = PrivateTraining.resume(tmp_path / "run.checkpoint", *arguments(), mechanism_of(), **options())
-    train(resumed)
+    for some, their_targets in resumed.loader(dataset):
+        resumed.step(some, their_targets)
     assert_array_equal(weights_of(resumed.model), np.load(tmp_path / "straight.npy"))
 
 
@@ -122,6 +122,11 @@ def test_the_certificate_is_saved_and_checked(tmp_path):
     trainer.save(tmp_path / "run.checkpoint")
     resumed = PrivateTraining.resume(tmp_path / "run.checkpoint", *arguments(), mechanism, **options())
     assert resumed.certificate == certificate
+    PrivateTraining(*arguments(), mechanism, **options()).save(tmp_path / "bare.checkpoint")
+    given = PrivateTraining.resume(
+        tmp_path / "bare.checkpoint", *arguments(), mechanism, certificate=certificate, **options()
+    )
+    assert given.certificate is certificate
 
 
 def test_nested_values_come_back_as_they_were(tmp_path):

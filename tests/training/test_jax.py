@@ -12,6 +12,7 @@ from minsep.training import LinearDecay
 from minsep.training.jax import PrivateTraining, clipped_gradient, linear_decay, padded, privatize
 from minsep.training.torch import PrivateTraining as TorchTraining
 from minsep.training.torch import ScaleThenPrivatize
+from minsep.training.torch_clipping import ClippedSum
 
 EXAMPLES, CLIP = 50, 0.8
 
@@ -55,6 +56,24 @@ def test_the_sum_equals_a_loop_over_examples(count):
         total = [so_far + part * min(1.0, CLIP / norm) for so_far, part in zip(total, one, strict=True)]
     for one, other in zip(found, total, strict=True):
         assert_allclose(one, other, atol=1e-6)
+
+
+def test_layers_are_clipped_by_themselves():
+    inputs, targets = data()
+    first, bias, second, second_bias = weights()
+    layers = {"one": {"kernel": first, "bias": bias}, "two": {"kernel": second, "bias": second_bias}}
+
+    def loss_of_layers(layers, x, y):
+        one, two = layers["one"], layers["two"]
+        return loss([one["kernel"], one["bias"], two["kernel"], two["bias"]], x, y)
+
+    gradient = clipped_gradient(loss_of_layers, CLIP, micro_batch=4, per_layer=True)
+    found = gradient(layers, *padded((inputs[:7], targets[:7]), 7, 4), None)
+    clipped = ClippedSum(torch_model(), nn.functional.cross_entropy, CLIP, micro_batch=4, per_layer=True)
+    flat = torch.zeros(clipped.size)
+    clipped.add_to(flat, torch.from_numpy(inputs[:7]), torch.from_numpy(targets[:7]), None)
+    order = [found["one"]["kernel"], found["one"]["bias"], found["two"]["kernel"], found["two"]["bias"]]
+    assert_allclose(np.concatenate([np.ravel(part) for part in order]), flat, atol=1e-6)
 
 
 def test_padding_counts_for_nothing_even_if_it_is_not_finite():
@@ -123,9 +142,9 @@ def test_jax_and_torch_agree(adam):
 def test_a_run_resumes_and_others_are_refused(tmp_path):
     inputs, targets = data()
 
-    def trainer(path=None, mechanism=None, **changes):
+    def trainer(path=None, mechanism=None, optimizer=None, **changes):
         options = {"num_examples": EXAMPLES, "clip_norm": CLIP, "micro_batch": 8, **changes}
-        arguments = (weights(), loss, optax.adam(0.1), mechanism or mechanism_of())
+        arguments = (weights(), loss, optimizer or optax.adam(0.1), mechanism or mechanism_of())
         if path is None:
             return PrivateTraining(*arguments, seed=4, **options)
         return PrivateTraining.resume(path, *arguments, **options)
@@ -146,6 +165,8 @@ def test_a_run_resumes_and_others_are_refused(tmp_path):
     for changes in ({"clip_norm": 1.0}, {"num_examples": 51}, {"mechanism": mechanism_of(bands=3)}):
         with pytest.raises(ValueError, match=next(iter(changes))):
             trainer(tmp_path / "run", **changes)
+    with pytest.raises(ValueError, match="has structure"):
+        trainer(tmp_path / "run", optimizer=optax.adabelief(0.1))
 
 
 def test_a_gradient_that_is_not_finite_is_refused_with_the_step():

@@ -22,6 +22,27 @@ torch.set_num_threads(1)
 distributed.init_process_group(
     "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2, timeout=timedelta(seconds=30)
 )
+for seed, noise_multiplier in ((7 + rank, 3.0), (7, 3.0 + rank)):
+    try:
+        PrivateTraining(*arguments(dropout=0.0), mechanism_of(noise_multiplier), seed=seed, **options())
+    except ValueError as error:
+        assert "different arguments" in str(error)
+    else:
+        raise AssertionError("processes with different arguments were let pass")
+torch.manual_seed(rank)
+model, *others = arguments(dropout=0.5)
+model.register_buffer("features", torch.rand(3) + rank)
+straight = PrivateTraining(model, *others, mechanism_of(), seed=7, **options())
+assert straight.model.features.max() < 1
+torch.manual_seed(rank)
+train(straight, steps=5)
+straight.save(folder / "dropout.checkpoint")
+train(straight)
+halfway, *others = arguments(dropout=0.5)
+halfway.register_buffer("features", torch.zeros(3))
+halfway = PrivateTraining.resume(folder / "dropout.checkpoint", halfway, *others, mechanism_of(), **options())
+train(halfway)
+assert np.array_equal(weights_of(halfway.model), weights_of(straight.model))
 first = PrivateTraining(*arguments(dropout=0.0), mechanism_of(), seed=7, **options())
 train(first, steps=5)
 np.save(folder / f"noise{rank}.npy", first._noise.state_dict()["memory"])

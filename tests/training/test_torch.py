@@ -350,3 +350,115 @@ def test_inputs_may_be_several_tensors():
             trainer.step(pack(indices), targets[indices])
         weights.append(model.layer.weight.detach().clone())
     assert torch.equal(*weights)
+
+
+def test_long_gradients_are_within_the_clip_norm():
+    # Eight large entries and many small ones: squares of the small ones are lost in a sum of single precision.
+    coefficients = torch.full((1, 1 << 20), 2.43e-4)
+    coefficients[0, :8] = 1.0
+    model = nn.Linear(1 << 20, 1, bias=False)
+    clipped = ClippedSum(model, lambda outputs, targets: outputs.sum(), CLIP, micro_batch=4, per_layer=False)
+    flat = torch.zeros(clipped.size)
+    clipped.add_to(flat, coefficients, torch.zeros(1), None)
+    assert_allclose(flat.double().norm(), CLIP, rtol=2e-6)
+
+
+class _Counting(torch.utils.data.Dataset):
+    """Examples that are their own numbers."""
+
+    def __len__(self):
+        return EXAMPLES
+
+    def __getitem__(self, index):
+        return torch.tensor([float(index)]), torch.zeros(1)
+
+
+def unamplified_training(**options):
+    strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=5)
+    mechanism = minsep.Mechanism(strategy, minsep.Unamplified(min_sep=5, participations=4), noise_multiplier=1.0)
+    model = nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return PrivateTraining(
+        model, nn.functional.mse_loss, optimizer, mechanism, num_examples=EXAMPLES, clip_norm=1.0, seed=3, **options
+    )
+
+
+@pytest.mark.filterwarnings("ignore:os.fork")  # by JAX, when tests of it ran before: the workers never call it
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_that_was_left_goes_on_after_the_last_step(workers):
+    expected = [indices.tolist() for indices in unamplified_training().mechanism.batches(EXAMPLES, seed=3)]
+    trainer, found = unamplified_training(), []
+    loader = trainer.loader(_Counting(), num_workers=workers)
+    while trainer.steps < 20:
+        assert len(loader) == 20 - trainer.steps
+        for place, (some, targets) in enumerate(loader):
+            if place == 3:  # read, and not trained on
+                break
+            found.append(some.flatten().int().tolist())
+            trainer.step(some, targets)
+    assert found == expected
+
+
+def test_of_two_loaders_the_older_one_ends():
+    trainer = unamplified_training()
+    older, newer = (iter(trainer.loader(_Counting())) for _ in range(2))
+    next(older)
+    trainer.step(*next(newer))
+    with pytest.raises(RuntimeError, match="Another loader was begun"):
+        next(older)
+    trainer.step(*next(newer))
+
+
+def test_a_loader_out_of_order_is_refused():
+    with pytest.raises(ValueError, match="in_order is False"):
+        unamplified_training().loader(_Counting(), num_workers=2, in_order=False)
+
+
+class _RunningMean(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x):
+        self.mean = 0.5 * self.mean + 0.5 * x.mean(0)
+        return x - self.mean
+
+
+class _LastSeen(nn.Module):
+    def forward(self, x):
+        self.last = x
+        return x
+
+
+@pytest.mark.parametrize(("layer", "attribute"), [(_RunningMean(), "mean"), (_LastSeen(), "last")])
+def test_layers_that_keep_what_they_saw_are_refused_by_name(layer, attribute):
+    model = nn.Sequential(nn.Linear(4, 4), layer, nn.Linear(4, 3))
+    clipped = ClippedSum(model, cross_entropy, CLIP, micro_batch=1, per_layer=False)
+    with pytest.raises(ValueError, match=rf"layer '1', a {type(layer).__name__}, which sets '{attribute}'"):
+        clipped.add_to(torch.zeros(clipped.size), torch.ones(3, 4), torch.zeros(3, dtype=torch.long), None)
+
+
+def test_a_parameter_may_be_one_number():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.tensor(2.0))
+
+        def forward(self, x):
+            return self.scale * x
+
+    clipped = ClippedSum(Scaled(), lambda outputs, targets: outputs.sum(), 10.0, micro_batch=2, per_layer=False)
+    flat = torch.zeros(1)
+    clipped.add_to(flat, torch.tensor([1.0, 2.0, 4.0]), torch.zeros(3), None)
+    assert flat.tolist() == [7.0]
+
+
+def test_clip_norms_and_optimizers_that_cannot_work_are_refused():
+    model = small_model()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    for clip_norm in (0.0, 1e-21, float("nan")):
+        with pytest.raises(ValueError, match="clip_norm is .*, but it must be a finite number above 1e-09"):
+            PrivateTraining(model, cross_entropy, sgd, mechanism_of(), num_examples=EXAMPLES, clip_norm=clip_norm)
+    lbfgs = torch.optim.LBFGS(model.parameters())
+    with pytest.raises(ValueError, match="optimizer is LBFGS, but it must step by one dense gradient"):
+        PrivateTraining(model, cross_entropy, lbfgs, mechanism_of(), num_examples=EXAMPLES, clip_norm=1.0)

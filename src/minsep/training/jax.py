@@ -17,7 +17,7 @@ from minsep.state import State
 from minsep.training.checkpoint import load_checkpoint, save_checkpoint
 from minsep.training.jax_clipping import LossOfOne, Tree, clipped_gradient, padded
 from minsep.training.jax_noise import NoiseState, Normals, draw, first_state, next_row, secure_normals
-from minsep.training.run import PrivateRun, Training, refuse_gradient
+from minsep.training.run import PrivateRun, Training, check_clip_norm, refuse_gradient
 from minsep.training.schedule import LinearDecay
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def privatize(
     >>> state[0].past.shape, int(state[0].position)
     ((2, 5), 1)
     """
-    clip_norm = validate.real(clip_norm=clip_norm, above=0)
+    clip_norm = check_clip_norm(clip_norm)
     expected_batch = validate.real(expected_batch=expected_batch, above=0)
     return _privatize(mechanism, clip_norm, expected_batch, normals, _noise_key(mechanism, seed))
 
@@ -105,6 +105,7 @@ class PrivateTraining(Training):
         clip_norm: float,
         expected_batch: float | None = None,
         micro_batch: int = 64,
+        per_layer: bool = False,
         scale_stability: float | None = None,
         certificate: "Certificate | None" = None,
         seed: int | None = None,
@@ -120,7 +121,8 @@ class PrivateTraining(Training):
         self._micro_batch = validate.integer(micro_batch=micro_batch, at_least=1)
         self._optimizer = optimizer
         self._stability = None if scale_stability is None else validate.real(scale_stability=scale_stability, above=0)
-        self._clipped = clipped_gradient(loss, self._run.clip_norm, micro_batch)
+        self._per_layer = per_layer
+        self._clipped = clipped_gradient(loss, self._run.clip_norm, micro_batch, per_layer)
         self.parameters = jax.tree.map(jnp.asarray, parameters)
         self._state = optimizer.init(self.parameters)
         if self._stability is not None:
@@ -152,7 +154,11 @@ class PrivateTraining(Training):
 
     @classmethod
     def resume(cls, path: str | os.PathLike[str], *arguments: Any, **options: Any) -> "PrivateTraining":
-        """Return the training that wrote a checkpoint, with the arguments it was made with; it goes on bit by bit."""
+        """Return the training that wrote a checkpoint, with the arguments it was made with; it goes on bit by bit.
+
+        The noise is that of the run before: if data or loss are others now, nothing of that run after the checkpoint
+        may ever be shown.
+        """
         training = cls(*arguments, **options)
         training._load(load_checkpoint(path, training._identity(), _from_array))
         return training
@@ -166,10 +172,12 @@ class PrivateTraining(Training):
             raise ValueError(f"The checkpoint has noise of step {self._noise.position} at step {self._run.steps}.")
 
     def _identity(self) -> State:
-        leaves = jax.tree.leaves((self.parameters, self._state))
+        leaves, structure = jax.tree.flatten((self.parameters, self._state))
         return self._run.identity(
             "training with jax",
             leaves=[[list(np.shape(leaf)), str(jnp.result_type(leaf))] for leaf in leaves],
+            structure=str(structure),
+            per_layer=self._per_layer,
             scale_stability=self._stability,
         )
 

@@ -1,5 +1,6 @@
 """Sums of clipped gradients in JAX: one gradient an example by `vmap(grad)`, micro-batches by `scan`."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from minsep import _validation as validate
+from minsep.training.run import check_clip_norm
 
 Tree = Any
 LossOfOne = Callable[[Tree, Any, Any], jax.Array]
@@ -15,13 +17,15 @@ LossOfOne = Callable[[Tree, Any, Any], jax.Array]
 
 
 def clipped_gradient(
-    loss: LossOfOne, clip_norm: float, micro_batch: int = 64
+    loss: LossOfOne, clip_norm: float, micro_batch: int = 64, per_layer: bool = False
 ) -> Callable[[Tree, Tree, Tree, jax.Array, Tree | None], Tree]:
     """Return a compiled function of (parameters, inputs, targets, mask, scales): the sum of clipped gradients.
 
     - The first dimension of inputs, targets and mask is a multiple of `micro_batch`, as `padded` makes it; it may be 0.
     - Examples whose mask is false count for nothing.
     - Scales (None, or shaped like the parameters) multiply each gradient before it is clipped.
+    - With `per_layer`, leaves of one parent in the tree are a layer, and each of K layers is clipped to
+      `clip_norm / sqrt(K)`.
     - A gradient that is not finite makes the sum not finite.
 
     >>> def loss(weights, x, y):
@@ -31,7 +35,7 @@ def clipped_gradient(
     >>> gradient(jnp.zeros(3), inputs, targets, mask, None).tolist()
     [-1.0, -1.0, -1.0]
     """
-    clip_norm = validate.real(clip_norm=clip_norm, above=0)
+    clip_norm = check_clip_norm(clip_norm)
     micro_batch = validate.integer(micro_batch=micro_batch, at_least=1)
     gradients_of = jax.vmap(jax.grad(loss), in_axes=(None, 0, 0))
 
@@ -40,18 +44,15 @@ def clipped_gradient(
         gradients = jax.tree.map(_at_least_single, gradients_of(parameters, inputs, targets))
         if scales is not None:
             gradients = jax.tree.map(jnp.multiply, gradients, scales)
-        squares = [jnp.sum(jnp.square(leaf), axis=range(1, leaf.ndim)) for leaf in jax.tree.leaves(gradients)]
-        norms = jnp.sqrt(sum(squares))
-        factors = clip_norm / jnp.maximum(norms, clip_norm)
 
-        def add(total: jax.Array, gradient: jax.Array) -> jax.Array:
+        def add(total: jax.Array, gradient: jax.Array, factors: jax.Array) -> jax.Array:
             # Padding is taken out by `where`, because zero times what is not finite is not zero.
             real = jnp.where(mask.reshape(-1, *[1] * (gradient.ndim - 1)), gradient, 0.0)
             return total + jnp.tensordot(
                 jnp.where(mask, factors, 0.0), real, axes=1, precision=jax.lax.Precision.HIGHEST
             )
 
-        return jax.tree.map(add, total, gradients)
+        return jax.tree.map(add, total, gradients, _factors(gradients, clip_norm, per_layer))
 
     @jax.jit
     def clipped_sum(parameters: Tree, inputs: Tree, targets: Tree, mask: jax.Array, scales: Tree | None) -> Tree:
@@ -83,6 +84,18 @@ def padded(examples: Tree, count: int, micro_batch: int) -> tuple[Any, ...]:
         return np.concatenate([array, np.repeat(array[:1], size - count, axis=0)])
 
     return (*jax.tree.map(pad, examples), np.arange(size) < count)
+
+
+def _factors(gradients: Tree, clip_norm: float, per_layer: bool) -> Tree:
+    """Return for each leaf by what to multiply the gradients of each example."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(gradients)
+    layers = [jax.tree_util.keystr(path[:-1]) if per_layer else "" for path, _ in leaves]
+    squares: dict[str, Any] = defaultdict(float)
+    for layer, (_, leaf) in zip(layers, leaves, strict=True):
+        squares[layer] += jnp.sum(jnp.square(leaf), axis=range(1, leaf.ndim))
+    most = clip_norm / len(squares) ** 0.5
+    factors = {layer: most / jnp.maximum(jnp.sqrt(total), most) for layer, total in squares.items()}
+    return jax.tree.unflatten(structure, [factors[layer] for layer in layers])
 
 
 def _at_least_single(array: jax.Array) -> jax.Array:

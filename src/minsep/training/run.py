@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Indices = NDArray[np.int64]
 
+# Squares of single precision are lost below it, and with them the norms that clipping needs.
+_LEAST_CLIP_NORM = 1e-9
+
 
 class PrivateRun(Uncopyable):
     """The batches of a mechanism, of which each is trained on once and in order, and the step that the run is at.
@@ -42,7 +45,7 @@ class PrivateRun(Uncopyable):
         if not isinstance(mechanism, Mechanism):
             raise ValueError(f"mechanism is {mechanism!r}, but it must be a minsep.Mechanism.")
         self.mechanism = mechanism
-        self.clip_norm = validate.real(clip_norm=clip_norm, above=0)
+        self.clip_norm = check_clip_norm(clip_norm)
         if expected_batch is None:
             expected_batch = mechanism.scheme.expected_batch_size(num_examples)
         self.expected_batch = validate.real(expected_batch=expected_batch, above=0)
@@ -53,6 +56,7 @@ class PrivateRun(Uncopyable):
         self._share = slice(rank, None, processes)
         self._stream = mechanism.batches(num_examples, seed=seed)
         self._waiting: deque[int] = deque()
+        self._readers = 0
         self._interrupted = False
 
     def identity(self, kind: str, **more: object) -> State:
@@ -77,14 +81,27 @@ class PrivateRun(Uncopyable):
             yield self._draw(batch)
 
     def read_ahead(self) -> Iterator[list[int]]:
-        """Yield the rest of the batches as lists, for a loader that asks for several before the first is trained on."""
-        for batch in self._stream:
+        """Yield the batches of the steps that remain as lists, for a loader that asks for several before a step.
+
+        What an earlier reader asked for and did not train on is drawn again, and that reader is of no more use.
+        """
+        self._readers += 1
+        reader = self._readers
+        self._waiting.clear()
+        if self._stream.position != self.steps:
+            self._stream.load_state_dict({**self._stream.state_dict(), "position": self.steps})
+        while True:
+            if reader != self._readers:
+                raise RuntimeError("Another loader was begun since: take the batches from that one alone.")
+            batch = next(self._stream, None)
+            if batch is None:
+                return
             yield self._draw(batch).tolist()
 
     @property
     def remaining(self) -> int:
-        """Number of batches that were not drawn yet."""
-        return self._stream.iterations - self._stream.position
+        """Number of steps that were not taken yet."""
+        return self._stream.iterations - self.steps
 
     @contextmanager
     def step(self, examples: int) -> Iterator[int]:
@@ -119,7 +136,7 @@ class PrivateRun(Uncopyable):
         if certificate is not None:
             check_certificate(certificate, self.mechanism)
         self._stream.load_state_dict(state["batches"])
-        self.certificate = certificate
+        self.certificate = certificate or self.certificate
         self.steps = self._stream.position
         self._waiting.clear()
         self._interrupted = False
@@ -155,6 +172,11 @@ class Training:
         return self._run.batches()
 
 
+def check_clip_norm(clip_norm: float) -> float:
+    """Return the clip norm, refused if norms cannot be told from zero there."""
+    return validate.real(clip_norm=clip_norm, above=_LEAST_CLIP_NORM)
+
+
 def check_certificate(certificate: "Certificate", mechanism: Mechanism) -> None:
     """Refuse a certificate that did not pass or that is another mechanism's."""
     from minsep.accounting import Certificate
@@ -170,8 +192,8 @@ def check_certificate(certificate: "Certificate", mechanism: Mechanism) -> None:
 def refuse_gradient(step: int) -> ValueError:
     """Return the refusal of a gradient that no clipping makes bounded."""
     return ValueError(
-        f"Step {step} has an example whose gradient is not finite: nothing was released. Mend the model or the data, "
-        "and resume from the last checkpoint."
+        f"Step {step} has an example whose gradient is not finite: nothing of the step was released. Mend the model or "
+        "the data and begin a new run, or resume this one if nobody saw what it did after its checkpoint."
     )
 
 

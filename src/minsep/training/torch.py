@@ -1,5 +1,6 @@
 """Private training in PyTorch: any model without layers that mix examples, any optimiser of `torch.optim`."""
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from minsep import _validation as validate
 from minsep.mechanism import Mechanism
 from minsep.state import State
 from minsep.training.checkpoint import load_checkpoint, save_checkpoint
-from minsep.training.run import PrivateRun, Training, refuse_gradient
+from minsep.training.run import PrivateRun, Training, check_clip_norm, refuse_gradient
 from minsep.training.schedule import LinearDecay
 from minsep.training.torch_clipping import ClippedSum, Examples, Loss, count_examples
 from minsep.training.torch_processes import Processes
@@ -94,7 +95,7 @@ class PrivateTraining(Training):
         seed: int | None = None,
     ) -> None:
         self.model, self.optimizer = model, optimizer
-        self._clipped = ClippedSum(model, loss, validate.real(clip_norm=clip_norm, above=0), micro_batch, per_layer)
+        self._clipped = ClippedSum(model, loss, check_clip_norm(clip_norm), micro_batch, per_layer)
         _check_optimizer(optimizer, self._clipped, scaling)
         self._scaling, self._schedule, self._per_layer = scaling, schedule, per_layer
         self._processes = Processes(self._clipped.device)
@@ -109,6 +110,7 @@ class PrivateTraining(Training):
             rank=self._processes.rank,
             processes=self._processes.count,
         )
+        self._processes.agree(json.dumps([self._identity(), seed]))
         self._columns = self._processes.columns(self._clipped.size)
         self._noise = mechanism.noise(
             self._clipped.size,
@@ -116,7 +118,7 @@ class PrivateTraining(Training):
             seed=seed,
             columns=None if self._processes.count == 1 else self._columns,
         )
-        self._processes.share_tensors([parameter.data for parameter in model.parameters()])
+        self._processes.share_tensors([tensor.data for tensor in (*model.parameters(), *model.buffers())])
         self._flat = torch.zeros(self._clipped.size, dtype=self._clipped.dtype, device=self._clipped.device)
         for group in optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
@@ -124,7 +126,8 @@ class PrivateTraining(Training):
     def loader(self, dataset: Dataset[Any], **options: Any) -> DataLoader[Any]:
         """Return a `DataLoader` of the examples of each step that remains; its workers read ahead as they like.
 
-        The dataset gives pairs of inputs and targets; an empty batch comes as (None, None).
+        The dataset gives pairs of inputs and targets; an empty batch comes as (None, None). A loop that was left may be
+        entered again: it goes on after the last step.
 
         >>> import minsep
         >>> inputs, targets = torch.randn(50, 4), torch.randint(0, 2, (50,))
@@ -138,7 +141,11 @@ class PrivateTraining(Training):
         >>> for some, their_targets in trainer.loader(torch.utils.data.TensorDataset(inputs, targets)):
         ...     trainer.step(some, their_targets)
         """
+        if not options.get("in_order", True):
+            raise ValueError("in_order is False, but steps must be taken in the order of the batches: leave it out.")
         collate = options.pop("collate_fn", default_collate)
+        # Of its own, because the default one is dropout's: a loader that is begun anew would move it.
+        options.setdefault("generator", torch.Generator().manual_seed(self.steps))
         sampler: Any = _ReadAhead(self._run)
         return DataLoader(dataset, batch_sampler=sampler, collate_fn=_CollateOrNothing(collate), **options)
 
@@ -169,13 +176,14 @@ class PrivateTraining(Training):
         noise = self._noise.state_dict()
         noise.pop("columns", None)
         noise["memory"] = self._processes.gather(noise["memory"], self._clipped.size)
+        generators = self._processes.collect(_generators(self._clipped.device))
         if self._processes.rank == 0:
             content = {
                 "run": self._run.state_dict(),
                 "noise": noise,
                 "model": dict(self.model.state_dict()),
                 "optimizer": self.optimizer.state_dict(),
-                "generators": _generators(self._clipped.device),
+                "generators": generators,
             }
             save_checkpoint(path, self._identity(), content, to_array)
         self._processes.wait()
@@ -185,7 +193,8 @@ class PrivateTraining(Training):
         """Return the training that wrote a checkpoint, with the arguments it was made with; it goes on bit by bit.
 
         A checkpoint of another mechanism, number of examples, clip norm or model is refused. The state of torch's
-        random generators, which dropout uses, is restored as well.
+        random generators, which dropout uses, is restored as well. The noise is that of the run before: if data, loss
+        or model are others now, nothing of that run after the checkpoint may ever be shown.
         """
         training = cls(*arguments, **options)
         training._load(load_checkpoint(path, training._identity(), from_array))
@@ -202,7 +211,8 @@ class PrivateTraining(Training):
             raise ValueError(f"The checkpoint has noise of step {self._noise.position} at step {self._run.steps}.")
         self.model.load_state_dict(content["model"])
         self.optimizer.load_state_dict(content["optimizer"])
-        _set_generators(content["generators"])
+        states = content["generators"]
+        _set_generators(states[self._processes.rank if len(states) == self._processes.count else 0])
 
     def _identity(self) -> State:
         return self._run.identity(
@@ -254,6 +264,10 @@ class _CollateOrNothing:
 
 
 def _check_optimizer(optimizer: torch.optim.Optimizer, clipped: ClippedSum, scaling: ScaleThenPrivatize | None) -> None:
+    if isinstance(optimizer, torch.optim.LBFGS | torch.optim.SparseAdam):
+        raise ValueError(
+            f"optimizer is {type(optimizer).__name__}, but it must step by one dense gradient, as SGD and Adam do."
+        )
     held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     for name, parameter in clipped.parameters.items():
         if id(parameter) not in held:

@@ -1,6 +1,8 @@
 """Processes that train one model together under `torch.distributed`, each with a part of the noise."""
 
+import hashlib
 import secrets
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +27,28 @@ class Processes:
         drawn = torch.tensor(list(secrets.token_bytes(32)), dtype=torch.uint8, device=self._device)
         together.broadcast(drawn, src=0)
         return int.from_bytes(bytes(drawn.tolist()), "big")
+
+    def agree(self, on: str) -> None:
+        """Refuse processes that were not given the same: their batches would differ, and their noise be another's."""
+        if self.count == 1:
+            return
+        mine = torch.tensor(list(hashlib.sha256(on.encode()).digest()), dtype=torch.uint8, device=self._device)
+        first = mine.clone()
+        together.broadcast(first, src=0)
+        others = torch.tensor([0 if torch.equal(mine, first) else 1], device=self._device)
+        together.all_reduce(others)
+        if int(others):
+            raise ValueError(
+                "The processes were given different arguments, but mechanism, numbers, model, optimizer and seed must "
+                "be the same in all."
+            )
+
+    def collect(self, value: Any) -> list[Any]:
+        """Return the values of all processes."""
+        values = [value] * self.count
+        if self.count > 1:
+            together.all_gather_object(values, value)
+        return values
 
     def share_tensors(self, tensors: list[Tensor]) -> None:
         """Set tensors to those of the first process."""
