@@ -229,6 +229,9 @@ def plot(lines: list[Result], path: Path, title: str) -> None:
     seeds = {line["seed"] for line in lines}
     meaning = f"{len(seeds)} seeds" if len(seeds) > 1 else "one seed; intervals of the test set alone"
     axes.set(xscale="log", xlabel="epsilon", ylabel="test accuracy (%)", title=f"{title} ({meaning})")
+    axes.minorticks_off()
+    shown = sorted({line["epsilon"] for line in lines})
+    axes.set_xticks(shown, [f"{epsilon:g}" for epsilon in shown])
     axes.legend()
     figure.tight_layout()
     figure.savefig(path)
