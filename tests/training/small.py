@@ -16,6 +16,8 @@ import minsep
 from minsep.training.torch import LinearDecay, PrivateTraining
 
 EXAMPLES, ITERATIONS = 40, 11
+# Workers are not forked: JAX, when tests of it ran before, has threads that do not survive it.
+TWO_WORKERS = {"num_workers": 2, "multiprocessing_context": "spawn"}
 
 
 def mechanism_of(noise_multiplier=3.0):

@@ -12,7 +12,7 @@ import minsep
 from minsep.training.checkpoint import load_checkpoint, save_checkpoint
 from minsep.training.torch import PrivateTraining
 from minsep.training.torch_tensors import from_array, to_array
-from tests.training.small import arguments, data, main, mechanism_of, options, train, weights_of
+from tests.training.small import TWO_WORKERS, arguments, data, main, mechanism_of, options, train, weights_of
 
 
 @pytest.fixture
@@ -48,13 +48,13 @@ def test_a_run_resumes_at_any_step(tmp_path, steps):
     assert_array_equal(weights_of(resumed.model), np.load(tmp_path / "straight.npy"))
 
 
-@pytest.mark.filterwarnings("ignore:os.fork")  # by JAX, when tests of it ran before: the workers never call it
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on a machine of one core
 def test_a_loader_that_read_ahead_resumes_at_the_step_it_was_at(tmp_path):
     inputs, targets = data()
     main(tmp_path / "other.checkpoint", tmp_path / "straight.npy")
     trainer = PrivateTraining(*arguments(), mechanism_of(), seed=7, **options())
     dataset = torch.utils.data.TensorDataset(inputs, targets)
-    for some, their_targets in trainer.loader(dataset, num_workers=2):
+    for some, their_targets in trainer.loader(dataset, **TWO_WORKERS):
         trainer.step(some, their_targets)
         if trainer.steps == 4:
             break

@@ -10,6 +10,7 @@ import minsep
 from minsep.randomness import Key, NormalRows
 from minsep.training.torch import LinearDecay, PrivateTraining, ScaleThenPrivatize
 from minsep.training.torch_clipping import ClippedSum
+from tests.training.small import TWO_WORKERS
 
 EXAMPLES = 60
 CLIP = 0.7
@@ -217,11 +218,11 @@ def test_certificates_of_another_mechanism_or_that_failed_are_refused():
         trainer(mechanism, failed)
 
 
-@pytest.mark.filterwarnings("ignore:os.fork")  # by JAX, when tests of it ran before: the workers never call it
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on a machine of one core
 def test_a_loader_with_workers_trains_as_batches_do():
     inputs, targets = data()
     weights = []
-    for workers in (None, 0, 2):
+    for workers in (None, {}, TWO_WORKERS):
         model = small_model()
         trainer = PrivateTraining(
             model, cross_entropy, torch.optim.SGD(model.parameters(), lr=0.1), mechanism_of(rate=0.03),
@@ -230,7 +231,7 @@ def test_a_loader_with_workers_trains_as_batches_do():
         if workers is None:
             pairs = ((inputs[indices], targets[indices]) for indices in trainer.batches())
         else:
-            pairs = trainer.loader(torch.utils.data.TensorDataset(inputs, targets), num_workers=workers)
+            pairs = trainer.loader(torch.utils.data.TensorDataset(inputs, targets), **workers)
         for some, their_targets in pairs:
             trainer.step(some, their_targets)
         assert trainer.steps == 12
@@ -383,16 +384,16 @@ def unamplified_training(**options):
     )
 
 
-@pytest.mark.filterwarnings("ignore:os.fork")  # by JAX, when tests of it ran before: the workers never call it
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on a machine of one core
+@pytest.mark.parametrize("workers", [{}, TWO_WORKERS], ids=["none", "two"])
 def test_a_loader_that_was_left_goes_on_after_the_last_step(workers):
     expected = [indices.tolist() for indices in unamplified_training().mechanism.batches(EXAMPLES, seed=3)]
     trainer, found = unamplified_training(), []
-    loader = trainer.loader(_Counting(), num_workers=workers)
+    loader = trainer.loader(_Counting(), **workers)
     while trainer.steps < 20:
         assert len(loader) == 20 - trainer.steps
         for place, (some, targets) in enumerate(loader):
-            if place == 3:  # read, and not trained on
+            if place == 11:  # read, and not trained on
                 break
             found.append(some.flatten().int().tolist())
             trainer.step(some, targets)
