@@ -9,6 +9,28 @@ INTERRUPT = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
 
 PLAIN = f"{INTERRUPT}; import time; time.sleep(60)"
 IN_EXEC = f"exec({PLAIN!r})"
+IN_A_FINALISER = f"""
+class Finalised:
+    def __del__(self):
+        {INTERRUPT}
+        import time; time.sleep(60)
+Finalised()
+import time; time.sleep(60)
+"""
+IN_A_CALLBACK_OF_C = f"""
+import ctypes, time
+ctypes.CFUNCTYPE(None)(lambda: exec({PLAIN!r}))()
+time.sleep(60)
+"""
+LEFT_HALF_MADE = f"""
+class HalfMade:
+    def __init__(self):
+        {PLAIN}
+        self.handle = 1
+    def __del__(self):
+        del self.handle
+HalfMade()
+"""
 TURNED_INTO_ANOTHER_ERROR = f"""
 try:
     {PLAIN}
@@ -42,7 +64,11 @@ app()
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=50)
 
 
-@pytest.mark.parametrize("body", [PLAIN, IN_EXEC, TURNED_INTO_ANOTHER_ERROR])
+@pytest.mark.parametrize(
+    "body",
+    [PLAIN, IN_EXEC, IN_A_FINALISER, IN_A_CALLBACK_OF_C, LEFT_HALF_MADE, TURNED_INTO_ANOTHER_ERROR],
+    ids=["plain", "exec", "finaliser", "callback", "half made", "another error"],
+)
 def test_a_stop_has_one_status_and_one_sentence(tmp_path, body):
     result = ending(tmp_path, body)
     assert result.returncode == 130

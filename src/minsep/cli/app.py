@@ -3,6 +3,7 @@
 import functools
 import signal
 import sys
+import threading
 from collections.abc import Callable
 
 import typer
@@ -15,6 +16,7 @@ from minsep.cli.plan import plan
 from minsep.cli.strategy import strategy
 
 BAD_INPUT, INTERRUPTED = 2, 130
+SOON = 0.05
 
 app = typer.Typer(
     help="Differentially private training: correlated noise, b-min-sep batches, and a certificate for both.",
@@ -40,6 +42,14 @@ def stoppable(command: Callable[..., None]) -> Callable[..., None]:
             interrupted = True
             raise Interrupted
 
+        def unraisable(what: "sys.UnraisableHookArgs") -> None:
+            if not interrupted:
+                said_before(what)
+            elif isinstance(what.exc_value, Interrupted):
+                # It came where no exception can pass, in a finaliser or a callback of C, and would be lost: once more.
+                threading.Timer(SOON, signal.pthread_kill, [threading.get_ident(), signal.SIGINT]).start()
+
+        said_before, sys.unraisablehook = sys.unraisablehook, unraisable
         inherited = signal.getsignal(signal.SIGINT)
         if inherited is signal.default_int_handler:  # and not ignored, as in the background of a shell
             signal.signal(signal.SIGINT, interrupt)
@@ -55,6 +65,8 @@ def stoppable(command: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(INTERRUPTED) from None
         finally:
             signal.signal(signal.SIGINT, inherited)
+            if not interrupted:  # else what was left half made is still to be finalised
+                sys.unraisablehook = said_before
 
     return stopping
 
