@@ -13,6 +13,7 @@ from minsep.training.jax import PrivateTraining, clipped_gradient, linear_decay,
 from minsep.training.torch import PrivateTraining as TorchTraining
 from minsep.training.torch import ScaleThenPrivatize
 from minsep.training.torch_clipping import ClippedSum
+from tests.training.small import seeds_of
 
 EXAMPLES, CLIP = 50, 0.8
 
@@ -71,7 +72,7 @@ def test_layers_are_clipped_by_themselves():
     found = gradient(layers, *padded((inputs[:7], targets[:7]), 7, 4), None)
     clipped = ClippedSum(torch_model(), nn.functional.cross_entropy, CLIP, micro_batch=4, per_layer=True)
     flat = torch.zeros(clipped.size)
-    clipped.add_to(flat, torch.from_numpy(inputs[:7]), torch.from_numpy(targets[:7]), None)
+    clipped.add_to(flat, torch.from_numpy(inputs[:7]), torch.from_numpy(targets[:7]), None, seeds_of)
     order = [found["one"]["kernel"], found["one"]["bias"], found["two"]["kernel"], found["two"]["bias"]]
     assert_allclose(np.concatenate([np.ravel(part) for part in order]), flat, atol=1e-6)
 
@@ -196,3 +197,49 @@ def test_scaling_needs_second_moments_and_noise_a_banded_strategy():
 def test_schedules_agree():
     schedule, decay = linear_decay(0.3, 40), LinearDecay(40)
     assert_allclose([float(schedule(step)) for step in range(40)], [0.3 * decay(step) for step in range(40)], rtol=1e-6)
+
+
+def dropout_loss(parameters, x, y):
+    inputs, key = x
+    return loss(parameters, jnp.where(jax.random.bernoulli(key, 0.5, inputs.shape), 2 * inputs, 0.0), y)
+
+
+def dropout_training():
+    return PrivateTraining(
+        weights(), dropout_loss, optax.sgd(0.1), mechanism_of(rate=0.2), num_examples=EXAMPLES, clip_norm=CLIP, seed=3
+    )
+
+
+def dropout_steps(trainer, until=10):
+    inputs, targets = data()
+    for indices in trainer.batches():
+        trainer.step((inputs[indices], trainer.seeds(indices)), targets[indices])
+        if trainer.steps == until:
+            break
+    return [np.asarray(leaf) for leaf in trainer.parameters]
+
+
+def test_seeds_of_examples_are_keys_of_jax_and_a_run_with_dropout_resumes_bit_by_bit(tmp_path):
+    straight = dropout_steps(dropout_training())
+    first = dropout_training()
+    dropout_steps(first, until=4)
+    first.save(tmp_path / "run.checkpoint")
+    resumed = PrivateTraining.resume(
+        tmp_path / "run.checkpoint", weights(), dropout_loss, optax.sgd(0.1), mechanism_of(rate=0.2),
+        num_examples=EXAMPLES, clip_norm=CLIP,
+    )  # fmt: skip
+    for one, other in zip(straight, dropout_steps(resumed), strict=True):
+        assert_array_equal(one, other)
+
+
+def test_a_loss_that_draws_from_numpy_when_it_is_traced_is_refused():
+    def drawing(parameters, x, y):
+        return loss(parameters, x * np.random.random(), y)  # noqa: NPY002
+
+    trainer = PrivateTraining(
+        weights(), drawing, optax.sgd(0.1), mechanism_of(rate=0.2), num_examples=EXAMPLES, clip_norm=CLIP
+    )
+    inputs, targets = data()
+    indices = next(trainer.batches())
+    with pytest.raises(ValueError, match="draws from np.random"):
+        trainer.step(inputs[indices], targets[indices])

@@ -43,11 +43,12 @@ halfway.register_buffer("features", torch.zeros(3))
 halfway = PrivateTraining.resume(folder / "dropout.checkpoint", halfway, *others, mechanism_of(), **options())
 train(halfway)
 assert np.array_equal(weights_of(halfway.model), weights_of(straight.model))
-first = PrivateTraining(*arguments(dropout=0.0), mechanism_of(), seed=7, **options())
+torch.manual_seed(10 + rank)
+first = PrivateTraining(*arguments(dropout=0.5), mechanism_of(), seed=7, **options())
 train(first, steps=5)
 np.save(folder / f"noise{rank}.npy", first._noise.state_dict()["memory"])
 first.save(folder / "run.checkpoint")
-resumed = PrivateTraining.resume(folder / "run.checkpoint", *arguments(dropout=0.0), mechanism_of(), **options())
+resumed = PrivateTraining.resume(folder / "run.checkpoint", *arguments(dropout=0.5), mechanism_of(), **options())
 train(resumed)
 np.save(folder / f"weights{rank}.npy", weights_of(resumed.model))
 distributed.destroy_process_group()
@@ -57,7 +58,7 @@ distributed.destroy_process_group()
 def test_two_processes_train_as_one_and_resume_as_one_or_two(tmp_path):
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(tmp_path)]
     processes = [subprocess.Popen([*command, str(rank)]) for rank in (0, 1)]
-    trainer = PrivateTraining(*arguments(dropout=0.0), mechanism_of(), seed=7, **options())
+    trainer = PrivateTraining(*arguments(dropout=0.5), mechanism_of(), seed=7, **options())
     train(trainer)
     straight = weights_of(trainer.model)
     assert [process.wait(timeout=120) for process in processes] == [0, 0]
@@ -65,7 +66,7 @@ def test_two_processes_train_as_one_and_resume_as_one_or_two(tmp_path):
         assert_allclose(np.load(tmp_path / f"weights{rank}.npy"), straight, atol=1e-5)
     size = straight.size
     assert [np.load(tmp_path / f"noise{rank}.npy").shape[1] for rank in (0, 1)] == [size // 2, size - size // 2]
-    alone = PrivateTraining.resume(tmp_path / "run.checkpoint", *arguments(dropout=0.0), mechanism_of(), **options())
+    alone = PrivateTraining.resume(tmp_path / "run.checkpoint", *arguments(dropout=0.5), mechanism_of(), **options())
     assert alone.steps == 5
     train(alone)
     assert_allclose(weights_of(alone.model), straight, atol=1e-5)

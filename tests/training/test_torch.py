@@ -10,7 +10,7 @@ import minsep
 from minsep.randomness import Key, NormalRows
 from minsep.training.torch import LinearDecay, PrivateTraining, ScaleThenPrivatize
 from minsep.training.torch_clipping import ClippedSum
-from tests.training.small import TWO_WORKERS
+from tests.training.small import TWO_WORKERS, seeds_of
 
 EXAMPLES = 60
 CLIP = 0.7
@@ -58,7 +58,7 @@ def test_the_sum_equals_a_loop_over_examples(count, per_layer):
     model, (inputs, targets) = small_model(), data()
     clipped = ClippedSum(model, cross_entropy, CLIP, micro_batch=4, per_layer=per_layer)
     flat = torch.zeros(clipped.size)
-    clipped.add_to(flat, inputs[:count], targets[:count], None)
+    clipped.add_to(flat, inputs[:count], targets[:count], None, seeds_of)
     layers = [[0, 1], [2, 3], [4, 5]] if per_layer else [[0, 1, 2, 3, 4, 5]]
     expected = clipped_by_loop(model, inputs[:count], targets[:count], CLIP, layers)
     assert_allclose(flat, expected, atol=1e-6)
@@ -70,7 +70,7 @@ def test_every_gradient_is_within_the_clip_norm():
         clipped = ClippedSum(model, cross_entropy, CLIP, micro_batch=4, per_layer=per_layer)
         for i in range(EXAMPLES):
             flat = torch.zeros(clipped.size)
-            clipped.add_to(flat, 1e3 * inputs[i : i + 1], targets[i : i + 1], None)
+            clipped.add_to(flat, 1e3 * inputs[i : i + 1], targets[i : i + 1], None, seeds_of)
             assert flat.norm() <= CLIP * (1 + 1e-6)
 
 
@@ -360,7 +360,7 @@ def test_long_gradients_are_within_the_clip_norm():
     model = nn.Linear(1 << 20, 1, bias=False)
     clipped = ClippedSum(model, lambda outputs, targets: outputs.sum(), CLIP, micro_batch=4, per_layer=False)
     flat = torch.zeros(clipped.size)
-    clipped.add_to(flat, coefficients, torch.zeros(1), None)
+    clipped.add_to(flat, coefficients, torch.zeros(1), None, seeds_of)
     assert_allclose(flat.double().norm(), CLIP, rtol=2e-6)
 
 
@@ -436,7 +436,7 @@ def test_layers_that_keep_what_they_saw_are_refused_by_name(layer, attribute):
     model = nn.Sequential(nn.Linear(4, 4), layer, nn.Linear(4, 3))
     clipped = ClippedSum(model, cross_entropy, CLIP, micro_batch=1, per_layer=False)
     with pytest.raises(ValueError, match=rf"layer '1', a {type(layer).__name__}, which sets '{attribute}'"):
-        clipped.add_to(torch.zeros(clipped.size), torch.ones(3, 4), torch.zeros(3, dtype=torch.long), None)
+        clipped.add_to(torch.zeros(clipped.size), torch.ones(3, 4), torch.zeros(3, dtype=torch.long), None, seeds_of)
 
 
 def test_a_parameter_may_be_one_number():
@@ -450,7 +450,7 @@ def test_a_parameter_may_be_one_number():
 
     clipped = ClippedSum(Scaled(), lambda outputs, targets: outputs.sum(), 10.0, micro_batch=2, per_layer=False)
     flat = torch.zeros(1)
-    clipped.add_to(flat, torch.tensor([1.0, 2.0, 4.0]), torch.zeros(3), None)
+    clipped.add_to(flat, torch.tensor([1.0, 2.0, 4.0]), torch.zeros(3), None, seeds_of)
     assert flat.tolist() == [7.0]
 
 

@@ -17,6 +17,7 @@ from minsep.state import State
 from minsep.training.checkpoint import load_checkpoint, save_checkpoint
 from minsep.training.jax_clipping import LossOfOne, Tree, clipped_gradient, padded
 from minsep.training.jax_noise import NoiseState, Normals, draw, first_state, next_row, secure_normals
+from minsep.training.randomness import refusing_shared_draws
 from minsep.training.run import PrivateRun, Training, check_clip_norm, refuse_gradient
 from minsep.training.schedule import LinearDecay
 
@@ -136,11 +137,12 @@ class PrivateTraining(Training):
         if len(counts) != 1:
             raise ValueError(f"The examples have first dimensions of {sorted(counts)}, but these must be one number.")
         (count,) = counts
-        with self._run.step(count) as number:
+        with self._run.step(count):
             some = padded((inputs, targets), count, self._micro_batch)
-            changed, finite = self._step(self.parameters, self._state, self._noise, *some)
+            with refusing_shared_draws():
+                changed, finite = self._step(self.parameters, self._state, self._noise, *some)
             if not bool(finite):
-                raise refuse_gradient(number)
+                raise refuse_gradient(self.steps + 1)
             self.parameters, self._state, self._noise = changed
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -12,13 +12,18 @@ from numpy.typing import NDArray
 from minsep import _validation as validate
 from minsep.mechanism import Mechanism
 from minsep.participation.truncation import PADDING
+from minsep.randomness import Key
 from minsep.state import State, Uncopyable, envelope
+from minsep.training.randomness import ExampleSeeds
 
 # Accounting takes seconds to import, and a run without a certificate has no use for it.
 if TYPE_CHECKING:
     from minsep.accounting import Certificate
 
 Indices = NDArray[np.int64]
+
+# 2: randomness of single examples under a key of its own.
+_FORMAT = 2
 
 # Squares of single precision are lost below it, and with them the norms that clipping needs.
 _LEAST_CLIP_NORM = 1e-9
@@ -55,7 +60,8 @@ class PrivateRun(Uncopyable):
         self.steps = 0
         self._share = slice(rank, None, processes)
         self._stream = mechanism.batches(num_examples, seed=seed)
-        self._waiting: deque[int] = deque()
+        self.example_seeds = ExampleSeeds(Key.of(seed).derive("examples"))
+        self._waiting: deque[Indices] = deque()
         self._readers = 0
         self._interrupted = False
 
@@ -64,6 +70,7 @@ class PrivateRun(Uncopyable):
         return envelope(
             kind,
             self.mechanism.fingerprint,
+            format=_FORMAT,
             num_examples=self._stream.num_examples,
             clip_norm=self.clip_norm,
             expected_batch=self.expected_batch,
@@ -80,8 +87,8 @@ class PrivateRun(Uncopyable):
                 return
             yield self._draw(batch)
 
-    def read_ahead(self) -> Iterator[list[int]]:
-        """Yield the batches of the steps that remain as lists, for a loader that asks for several before a step.
+    def read_ahead(self) -> Iterator[tuple[int, list[int]]]:
+        """Yield (step, indices) of the steps that remain, for a loader that asks for several before a step.
 
         What an earlier reader asked for and did not train on is drawn again, and that reader is of no more use.
         """
@@ -93,10 +100,10 @@ class PrivateRun(Uncopyable):
         while True:
             if reader != self._readers:
                 raise RuntimeError("Another loader was begun since: take the batches from that one alone.")
-            batch = next(self._stream, None)
+            step, batch = self._stream.position, next(self._stream, None)
             if batch is None:
                 return
-            yield self._draw(batch).tolist()
+            yield step, self._draw(batch).tolist()
 
     @property
     def remaining(self) -> int:
@@ -104,19 +111,20 @@ class PrivateRun(Uncopyable):
         return self._stream.iterations - self.steps
 
     @contextmanager
-    def step(self, examples: int) -> Iterator[int]:
-        """Enter the next step, with its number from 1, on as many examples as its batch has."""
+    def step(self, examples: int) -> Iterator[Indices]:
+        """Enter the next step, whose batch has so many examples, with their indices."""
         if self._interrupted:
             raise RuntimeError("The training was interrupted in the middle of a step: resume it from its checkpoint.")
         if not self._waiting:
             raise RuntimeError("No batch is waiting for this step: take the examples from batches().")
-        if examples != self._waiting[0]:
+        indices = self._waiting[0]
+        if examples != indices.size:
             raise ValueError(
-                f"Step {self.steps + 1} was given {examples} examples, but its batch has {self._waiting[0]}: pass all "
+                f"Step {self.steps + 1} was given {examples} examples, but its batch has {indices.size}: pass all "
                 "examples of the batch, and no others."
             )
         self._interrupted = True
-        yield self.steps + 1
+        yield indices
         self._waiting.popleft()
         self.steps += 1
         self._interrupted = False
@@ -127,6 +135,7 @@ class PrivateRun(Uncopyable):
             raise RuntimeError("The training was interrupted in the middle of a step: resume it from its checkpoint.")
         return {
             "batches": {**self._stream.state_dict(), "position": self.steps},
+            "examples": self.example_seeds.key.hex(),
             "certificate": None if self.certificate is None else self.certificate.to_json(),
         }
 
@@ -136,6 +145,7 @@ class PrivateRun(Uncopyable):
         if certificate is not None:
             check_certificate(certificate, self.mechanism)
         self._stream.load_state_dict(state["batches"])
+        self.example_seeds = ExampleSeeds(Key.from_hex(state["examples"]))
         self.certificate = certificate or self.certificate
         self.steps = self._stream.position
         self._waiting.clear()
@@ -143,7 +153,7 @@ class PrivateRun(Uncopyable):
 
     def _draw(self, batch: Indices) -> Indices:
         mine: Indices = batch[batch != PADDING][self._share]
-        self._waiting.append(mine.size)
+        self._waiting.append(mine)
         return mine
 
 
@@ -170,6 +180,14 @@ class Training:
     def batches(self) -> Iterator[Indices]:
         """Yield the indices of the examples of each step that remains; one call of `step` answers each."""
         return self._run.batches()
+
+    def seeds(self, indices: Indices) -> NDArray[np.uint32]:
+        """Return two words for each example, in rows: seeds of whatever is drawn for it in the next step.
+
+        They are a function of (secret key, step, index), so what an example draws tells nothing about the others. A row
+        seeds `np.random.default_rng(row)`, and is a key for `jax.random` as it is.
+        """
+        return self._run.example_seeds.words(self.steps, indices)
 
 
 def check_clip_norm(clip_norm: float) -> float:

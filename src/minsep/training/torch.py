@@ -19,6 +19,7 @@ from minsep.training.run import PrivateRun, Training, check_clip_norm, refuse_gr
 from minsep.training.schedule import LinearDecay
 from minsep.training.torch_clipping import ClippedSum, Examples, Loss, count_examples
 from minsep.training.torch_processes import Processes
+from minsep.training.torch_randomness import SeededCollate, SeededItems
 from minsep.training.torch_tensors import from_array, to_array
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class PrivateTraining(Training):
     - A step is (sum of clipped gradients + clip_norm * row of noise) / expected batch size, given to the optimiser as
       the gradient. It is taken for an empty batch too. The divisor is public: never the size of the batch at hand.
     - `loss(outputs, targets)` is called for one example at a time, as a batch of one.
+    - Random numbers of the forward pass, as dropout's, are a function of (secret key, step, index) for each example:
+      `torch.manual_seed` has no influence on them. Pass examples in the order of the batch.
     - `clip_norm` bounds the norm of an example's gradient over all parameters, or with `per_layer` by equal parts.
     - `schedule(step)` is a factor of the optimiser's learning rates, a function of the step (from 0) alone.
     - Under `torch.distributed` each process takes its share of a batch and keeps its part of the noise.
@@ -126,8 +129,12 @@ class PrivateTraining(Training):
     def loader(self, dataset: Dataset[Any], **options: Any) -> DataLoader[Any]:
         """Return a `DataLoader` of the examples of each step that remains; its workers read ahead as they like.
 
-        The dataset gives pairs of inputs and targets; an empty batch comes as (None, None). A loop that was left may be
-        entered again: it goes on after the last step.
+        - The dataset gives pairs of inputs and targets; an empty batch comes as (None, None).
+        - A loop that was left may be entered again: it goes on after the last step.
+        - Before an item is made, the generators of torch, NumPy and `random` are seeded from (secret key, step, index),
+          whatever the number of workers, and before a batch is collated from (secret key, step). Where they were before
+          does not matter, and they are put back. A generator that the dataset keeps to itself is not known here: seed
+          it in `__getitem__`, as by `np.random.default_rng(np.random.randint(2**32, size=4))`.
 
         >>> import minsep
         >>> inputs, targets = torch.randn(50, 4), torch.randint(0, 2, (50,))
@@ -143,25 +150,27 @@ class PrivateTraining(Training):
         """
         if not options.get("in_order", True):
             raise ValueError("in_order is False, but steps must be taken in the order of the batches: leave it out.")
-        collate = options.pop("collate_fn", default_collate)
-        # Of its own, because the default one is dropout's: a loader that is begun anew would move it.
-        options.setdefault("generator", torch.Generator().manual_seed(self.steps))
+        collate: Any = SeededCollate(options.pop("collate_fn", default_collate))
+        items = SeededItems(dataset, self._run.example_seeds)
         sampler: Any = _ReadAhead(self._run)
-        return DataLoader(dataset, batch_sampler=sampler, collate_fn=_CollateOrNothing(collate), **options)
+        return DataLoader(items, batch_sampler=sampler, collate_fn=collate, **options)
 
     def step(self, inputs: Examples, targets: Examples) -> None:
         """Train on the examples of the next batch: all of them, and no others."""
         examples = count_examples(inputs)
         if count_examples(targets) != examples:
             raise ValueError(f"There are {examples} inputs, but {count_examples(targets)} targets.")
-        with self._run.step(examples) as number:
+        with self._run.step(examples) as indices:
             scales = None if self._scaling is None else self._scaling.scales(self.optimizer, self._clipped)
             flat = self._flat.zero_()
-            self._clipped.add_to(flat, inputs, targets, scales)
+            seeds = self._run.example_seeds
+            self._clipped.add_to(
+                flat, inputs, targets, scales, lambda part: [seeds.of(self.steps, int(i)) for i in indices[part]]
+            )
             self._add_noise(flat[slice(*self._columns)])
             self._processes.add_up(flat)
             if not bool(torch.isfinite(flat).all()):
-                raise refuse_gradient(number)
+                raise refuse_gradient(self.steps + 1)
             flat.div_(self._run.expected_batch)
             if scales is not None:
                 flat.div_(scales)
@@ -176,14 +185,12 @@ class PrivateTraining(Training):
         noise = self._noise.state_dict()
         noise.pop("columns", None)
         noise["memory"] = self._processes.gather(noise["memory"], self._clipped.size)
-        generators = self._processes.collect(_generators(self._clipped.device))
         if self._processes.rank == 0:
             content = {
                 "run": self._run.state_dict(),
                 "noise": noise,
                 "model": dict(self.model.state_dict()),
                 "optimizer": self.optimizer.state_dict(),
-                "generators": generators,
             }
             save_checkpoint(path, self._identity(), content, to_array)
         self._processes.wait()
@@ -192,9 +199,9 @@ class PrivateTraining(Training):
     def resume(cls, path: str | os.PathLike[str], *arguments: Any, **options: Any) -> "PrivateTraining":
         """Return the training that wrote a checkpoint, with the arguments it was made with; it goes on bit by bit.
 
-        A checkpoint of another mechanism, number of examples, clip norm or model is refused. The state of torch's
-        random generators, which dropout uses, is restored as well. The noise is that of the run before: if data, loss
-        or model are others now, nothing of that run after the checkpoint may ever be shown.
+        A checkpoint of another mechanism, number of examples, clip norm or model is refused. The noise is that of the
+        run before. So are dropout and what `loader` makes of the examples, with any number of processes and workers. If
+        data, loss or model are others now, nothing of that run after the checkpoint may ever be shown.
         """
         training = cls(*arguments, **options)
         training._load(load_checkpoint(path, training._identity(), from_array))
@@ -211,8 +218,6 @@ class PrivateTraining(Training):
             raise ValueError(f"The checkpoint has noise of step {self._noise.position} at step {self._run.steps}.")
         self.model.load_state_dict(content["model"])
         self.optimizer.load_state_dict(content["optimizer"])
-        states = content["generators"]
-        _set_generators(states[self._processes.rank if len(states) == self._processes.count else 0])
 
     def _identity(self) -> State:
         return self._run.identity(
@@ -241,7 +246,7 @@ class PrivateTraining(Training):
 
 
 class _ReadAhead:
-    """Batches as lists of indices, noted in the run as they are drawn."""
+    """Batches as (step, indices), noted in the run as they are drawn."""
 
     def __init__(self, run: PrivateRun) -> None:
         self._run = run
@@ -249,18 +254,8 @@ class _ReadAhead:
     def __len__(self) -> int:
         return self._run.remaining
 
-    def __iter__(self) -> Iterator[list[int]]:
+    def __iter__(self) -> Iterator[tuple[int, list[int]]]:
         return self._run.read_ahead()
-
-
-class _CollateOrNothing:
-    """A collate function that knows of empty batches; a class, because workers are sent it."""
-
-    def __init__(self, collate: Callable[[list[Any]], Any]) -> None:
-        self._collate = collate
-
-    def __call__(self, examples: list[Any]) -> Any:
-        return self._collate(examples) if examples else (None, None)
 
 
 def _check_optimizer(optimizer: torch.optim.Optimizer, clipped: ClippedSum, scaling: ScaleThenPrivatize | None) -> None:
@@ -278,16 +273,3 @@ def _check_optimizer(optimizer: torch.optim.Optimizer, clipped: ClippedSum, scal
         )
     if scaling is not None and not isinstance(optimizer, torch.optim.Adam | torch.optim.AdamW):
         raise ValueError(f"optimizer is {type(optimizer).__name__}, but scaling needs Adam or AdamW.")
-
-
-def _generators(device: torch.device) -> State:
-    states: State = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        states["cuda"] = torch.cuda.get_rng_state_all()
-    return states
-
-
-def _set_generators(states: State) -> None:
-    torch.set_rng_state(states["cpu"])
-    if "cuda" in states and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(states["cuda"])

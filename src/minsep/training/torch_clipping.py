@@ -1,6 +1,7 @@
 """Sums of clipped gradients in PyTorch: one gradient an example by `vmap(grad)`, a micro-batch at a time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -9,10 +10,15 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from minsep import _validation as validate
+from minsep.training.randomness import refusing_shared_draws
+from minsep.training.torch_randomness import DrawsOfExamples, torch_kept
 
 Loss = Callable[[Any, Any], Tensor]
 Examples = Any
 """A tensor whose first dimension counts examples, or a tuple or dict of such: the arguments of the model."""
+
+SeedsOf = Callable[[slice], Sequence[bytes]]
+"""Return the seeds of some examples of a batch, by their places in it."""
 
 _MIXING = (nn.modules.batchnorm._BatchNorm, nn.SyncBatchNorm)
 _PIECE = 256
@@ -58,21 +64,33 @@ class ClippedSum:
         pieces = torch.split(flat, self._sizes)
         return dict(zip(self.parameters, pieces, strict=True))
 
-    def add_to(self, flat: Tensor, inputs: Examples, targets: Examples, scales: Tensor | None) -> None:
+    def add_to(
+        self, flat: Tensor, inputs: Examples, targets: Examples, scales: Tensor | None, seeds_of: SeedsOf
+    ) -> None:
         """Add the clipped gradients of the examples to a flat vector; a gradient that is not finite makes it so too.
 
-        Gradients are multiplied by the scales before they are clipped.
+        Gradients are multiplied by the scales before they are clipped. What the model draws for an example, as dropout
+        does, follows from the example's seed.
         """
         before = _held(self._model)
+        with torch_kept(self.device), refusing_shared_draws():
+            self._add_to(flat, inputs, targets, scales, seeds_of)
+        _refuse_memory(before, _held(self._model))
+
+    def _add_to(
+        self, flat: Tensor, inputs: Examples, targets: Examples, scales: Tensor | None, seeds_of: SeedsOf
+    ) -> None:
         totals = self.parts(flat)
         parts_of_scales = None if scales is None else self.parts(scales)
         constants = {name: parameter.detach() for name, parameter in self.parameters.items()}
         for start in range(0, count_examples(inputs), self._micro_batch):
             part = slice(start, start + self._micro_batch)
             some, their_targets = (_each(lambda tensor, part=part: tensor[part], tree) for tree in (inputs, targets))
+            with DrawsOfExamples(partial(seeds_of, part)):
+                of_each = self._gradients(constants, some, their_targets)
             gradients = {
                 name: gradient.detach().reshape(len(gradient), -1).to(flat.device, flat.dtype)
-                for name, gradient in self._gradients(constants, some, their_targets).items()
+                for name, gradient in of_each.items()
             }
             if parts_of_scales is not None:
                 gradients = {name: gradient * parts_of_scales[name] for name, gradient in gradients.items()}
@@ -81,7 +99,6 @@ class ClippedSum:
                 factors = (self._layer_norm / norm.clamp(min=self._layer_norm)).to(flat.dtype)
                 for name in names:
                     totals[name].addmv_(gradients.pop(name).T, factors)
-        _refuse_memory(before, _held(self._model))
 
 
 def norms_of(parts: list[Tensor]) -> Tensor:

@@ -2,7 +2,6 @@
 
 import hashlib
 import secrets
-from typing import Any
 
 import numpy as np
 import torch
@@ -42,13 +41,6 @@ class Processes:
                 "The processes were given different arguments, but mechanism, numbers, model, optimizer and seed must "
                 "be the same in all."
             )
-
-    def collect(self, value: Any) -> list[Any]:
-        """Return the values of all processes."""
-        values = [value] * self.count
-        if self.count > 1:
-            together.all_gather_object(values, value)
-        return values
 
     def share_tensors(self, tensors: list[Tensor]) -> None:
         """Set tensors to those of the first process."""
