@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from minsep import _validation as validate
 from minsep.engine import parallel_copy
 from minsep.noise.recurrence import Recurrence, Rows, recurrence_of
+from minsep.noise.stability import check_stable
 from minsep.randomness import Key, NormalRows
 from minsep.state import Guard, State, Uncopyable, check_envelope, envelope
 from minsep.strategy import Strategy
@@ -49,6 +50,7 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
         self.shape = whole if columns is None else (_checked_columns(columns, whole),)
         self._columns = None if columns is None else (int(columns[0]), whole[0])
         _check_dtype(dtype, noise_multiplier)
+        check_stable(strategy, dtype)
         self.dtype = dtype
         self.iterations = strategy.iterations
         self._strategy = strategy
@@ -83,6 +85,8 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
     def add_next_to(self, array: NDArray[np.floating[Any]], scale: float) -> None:
         """Add `scale` times the next row to an array: no row is handed out, which halves the memory of the stream.
 
+        The array has the dtype of the noise, or float64.
+
         >>> import minsep
         >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=8)
         >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.01, min_sep=8), noise_multiplier=1.0)
@@ -91,7 +95,7 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
         >>> bool((gradient == 0.5 * next(mechanism.noise(shape=10, seed=1))).all())
         True
         """
-        if array.shape != self.shape or array.dtype != self.dtype:
+        if array.shape != self.shape or array.dtype not in (self.dtype, np.float64):
             raise ValueError(
                 f"array has shape {array.shape} and dtype {array.dtype}, but the noise has {self.shape} and "
                 f"{self.dtype}."
@@ -99,7 +103,7 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
         if self._position == self.iterations:
             raise ValueError(f"All {self.iterations} rows of the noise were drawn.")
         row = self._advance()
-        array += self.dtype.type(scale) * self._recurrence.block[row].reshape(self.shape)
+        array += array.dtype.type(scale) * self._recurrence.block[row].reshape(self.shape)
 
     def state_dict(self) -> State:
         """Return what restores this stream at its position. It is as secret as a key."""

@@ -43,6 +43,11 @@ class Strategy(Described):
     def prefix_variances(self) -> FloatArray:
         """Variance of each prefix sum of the noise at noise multiplier 1: squared row norms of A C^-1."""
 
+    @property
+    @abstractmethod
+    def largest_inverse_entry(self) -> float:
+        """Largest absolute value in C^-1; not a number, or infinite, where that is beyond floating-point numbers."""
+
     @abstractmethod
     def sensitivity(self, min_sep: int, participations: int | None = None) -> float:
         """Largest norm of C x over 0/1 vectors x with ones at least `min_sep` apart, at most `participations` of them.

@@ -75,9 +75,19 @@ class Dense(Strategy):
         return np.asarray(solve_triangular(self.matrix, flat, lower=True)).reshape(rows.shape)
 
     @cached_property
+    def _inverse(self) -> FloatArray:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return read_only(self.solve(np.eye(self.iterations)))
+
+    @property
+    def largest_inverse_entry(self) -> float:
+        """Largest absolute value in C^-1; not a number, or infinite, where that is beyond floating-point numbers."""
+        return float(np.abs(self._inverse).max())
+
+    @cached_property
     def prefix_variances(self) -> FloatArray:
         """Variance of each prefix sum of the noise at noise multiplier 1."""
-        return read_only((np.cumsum(self.solve(np.eye(self.iterations)), axis=0) ** 2).sum(axis=1))
+        return read_only((np.cumsum(self._inverse, axis=0) ** 2).sum(axis=1))
 
     def sensitivity(self, min_sep: int, participations: int | None = None) -> float:
         """Largest norm of C x over x with ones at least `min_sep` apart, at most `participations` of them.

@@ -54,6 +54,11 @@ class Toeplitz(Strategy):
         """Variance of each prefix sum of the noise at noise multiplier 1; the last one is the largest."""
         return read_only(np.cumsum(np.cumsum(self.inverse_coefficients) ** 2))
 
+    @property
+    def largest_inverse_entry(self) -> float:
+        """Largest absolute value in C^-1; not a number, or infinite, where that is beyond floating-point numbers."""
+        return float(np.abs(self.inverse_coefficients).max())
+
     def sensitivity(self, min_sep: int, participations: int | None = None) -> float:
         """Largest norm of C x over x with ones at least `min_sep` apart, at most `participations` of them.
 

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from minsep import _validation as validate
 from minsep.mechanism import Mechanism
+from minsep.noise.stability import check_stable
 from minsep.randomness import Key
 from minsep.state import State
 from minsep.training.checkpoint import load_checkpoint, save_checkpoint
-from minsep.training.jax_clipping import LossOfOne, Tree, clipped_gradient, padded
+from minsep.training.jax_clipping import LossOfOne, Tree, at_least_single, clipped_gradient, padded
 from minsep.training.jax_noise import NoiseState, Normals, draw, first_state, next_row, secure_normals
 from minsep.training.randomness import refusing_shared_draws
 from minsep.training.run import PrivateRun, Training, check_clip_norm, refuse_gradient
@@ -209,12 +210,14 @@ class PrivateTraining(Training):
 def _privatize(
     mechanism: Mechanism, clip_norm: float, expected_batch: float, normals: Normals | None, key: Key
 ) -> optax.GradientTransformation:
+    check_stable(mechanism.strategy, np.dtype(np.float32))
+
     def init(parameters: Tree) -> NoiseState:
         return first_state(mechanism, _size(parameters))
 
     def update(sums: Tree, state: NoiseState, parameters: Tree | None = None) -> tuple[Tree, NoiseState]:
         size = _size(sums)
-        flat, shaped = ravel_pytree(jax.tree.map(lambda leaf: leaf.astype(jnp.float32), sums))
+        flat, shaped = ravel_pytree(jax.tree.map(at_least_single, sums))
         row = draw(normals or secure_normals(mechanism, size, key), size, state.position)
         noise, state = next_row(mechanism, row, state)
         return shaped((flat + clip_norm * noise) / expected_batch), state

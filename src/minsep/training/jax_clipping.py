@@ -9,9 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from minsep import _validation as validate
-from minsep.training.run import check_clip_norm
+from minsep.training.run import CLIP_MARGIN, check_clip_norm
 
 Tree = Any
+
+_PIECE = 256
 LossOfOne = Callable[[Tree, Any, Any], jax.Array]
 """loss(parameters, input, target) of one example."""
 
@@ -26,13 +28,14 @@ def clipped_gradient(
     - Scales (None, or shaped like the parameters) multiply each gradient before it is clipped.
     - With `per_layer`, leaves of one parent in the tree are a layer, and each of K layers is clipped to
       `clip_norm / sqrt(K)`.
+    - Sums are float64 if jax_enable_x64 is set, and else float32: see docs/rounding.md.
     - A gradient that is not finite makes the sum not finite.
 
     >>> def loss(weights, x, y):
     ...     return (weights @ x - y) ** 2
     >>> gradient = clipped_gradient(loss, clip_norm=1.0, micro_batch=2)
     >>> inputs, targets, mask = padded((np.eye(3, dtype=np.float32), np.ones(3, dtype=np.float32)), 3, 2)
-    >>> gradient(jnp.zeros(3), inputs, targets, mask, None).tolist()
+    >>> gradient(jnp.zeros(3), inputs, targets, mask, None).round(3).tolist()
     [-1.0, -1.0, -1.0]
     """
     clip_norm = check_clip_norm(clip_norm)
@@ -41,7 +44,7 @@ def clipped_gradient(
 
     def sum_of_some(parameters: Tree, scales: Tree | None, total: Tree, some: Any) -> Tree:
         inputs, targets, mask = some
-        gradients = jax.tree.map(_at_least_single, gradients_of(parameters, inputs, targets))
+        gradients = jax.tree.map(at_least_single, gradients_of(parameters, inputs, targets))
         if scales is not None:
             gradients = jax.tree.map(jnp.multiply, gradients, scales)
 
@@ -49,7 +52,10 @@ def clipped_gradient(
             # Padding is taken out by `where`, because zero times what is not finite is not zero.
             real = jnp.where(mask.reshape(-1, *[1] * (gradient.ndim - 1)), gradient, 0.0)
             return total + jnp.tensordot(
-                jnp.where(mask, factors, 0.0), real, axes=1, precision=jax.lax.Precision.HIGHEST
+                jnp.where(mask, factors, 0.0).astype(total.dtype),
+                real.astype(total.dtype),
+                axes=1,
+                precision=jax.lax.Precision.HIGHEST,
             )
 
         return jax.tree.map(add, total, gradients, _factors(gradients, clip_norm, per_layer))
@@ -59,7 +65,7 @@ def clipped_gradient(
         def in_micro_batches(array: jax.Array) -> jax.Array:
             return array.reshape(-1, micro_batch, *array.shape[1:])
 
-        zero = jax.tree.map(lambda leaf: jnp.zeros_like(_at_least_single(leaf)), parameters)
+        zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, _widest()), parameters)
         if mask.shape[0] == 0:
             return zero
         parts = jax.tree.map(in_micro_batches, (inputs, targets, mask))
@@ -90,13 +96,41 @@ def _factors(gradients: Tree, clip_norm: float, per_layer: bool) -> Tree:
     """Return for each leaf by what to multiply the gradients of each example."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(gradients)
     layers = [jax.tree_util.keystr(path[:-1]) if per_layer else "" for path, _ in leaves]
-    squares: dict[str, Any] = defaultdict(float)
+    parts: dict[str, list[jax.Array]] = defaultdict(list)
     for layer, (_, leaf) in zip(layers, leaves, strict=True):
-        squares[layer] += jnp.sum(jnp.square(leaf), axis=range(1, leaf.ndim))
-    most = clip_norm / len(squares) ** 0.5
-    factors = {layer: most / jnp.maximum(jnp.sqrt(total), most) for layer, total in squares.items()}
+        parts[layer].append(leaf.reshape(len(leaf), -1))
+    most = (1 - CLIP_MARGIN) * clip_norm / len(parts) ** 0.5
+    factors = {layer: most / jnp.maximum(norms_of(rows), most) for layer, rows in parts.items()}
     return jax.tree.unflatten(structure, [factors[layer] for layer in layers])
 
 
-def _at_least_single(array: jax.Array) -> jax.Array:
+def norms_of(parts: list[jax.Array]) -> jax.Array:
+    """Return the norm of each row over several matrices.
+
+    Squares that are added up one after another in single precision lose the small ones of a long row. So norms are
+    taken of short pieces, then of pieces of these, until there is one.
+
+    >>> row = np.full((1, 1 << 20), 2.43e-4, dtype=np.float32)
+    >>> row[0, :8] = 1.0
+    >>> round(float(norms_of([jnp.asarray(row)])[0]) / float(np.linalg.norm(row.astype(np.float64))), 5)
+    1.0
+    """
+    while len(parts) > 1 or parts[0].shape[1] > 1:
+        parts = [jnp.concatenate([_norms_of_pieces(rows) for rows in parts], axis=1)]
+    return parts[0][:, 0]
+
+
+def _norms_of_pieces(rows: jax.Array) -> jax.Array:
+    pieces = -(-rows.shape[1] // _PIECE)
+    padded_rows = jnp.pad(rows, ((0, 0), (0, pieces * _PIECE - rows.shape[1])))
+    return jnp.sqrt(jnp.sum(jnp.square(padded_rows.reshape(len(rows), pieces, _PIECE)), axis=2))
+
+
+def at_least_single(array: jax.Array) -> jax.Array:
+    """Return an array in single precision, or in its own if that is wider."""
     return array.astype(jnp.promote_types(array.dtype, jnp.float32))
+
+
+def _widest() -> Any:
+    """Return float64 where JAX has it, which is not the default."""
+    return jnp.zeros(0, dtype=float).dtype

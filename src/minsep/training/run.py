@@ -25,6 +25,9 @@ Indices = NDArray[np.int64]
 # 2: randomness of single examples under a key of its own.
 _FORMAT = 2
 
+# By how much less than the clip norm a gradient keeps: more than its computed norm can be too small (docs/rounding.md).
+CLIP_MARGIN = 2.0**-14
+
 # Squares of single precision are lost below it, and with them the norms that clipping needs.
 _LEAST_CLIP_NORM = 1e-9
 

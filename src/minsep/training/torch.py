@@ -122,7 +122,8 @@ class PrivateTraining(Training):
             columns=None if self._processes.count == 1 else self._columns,
         )
         self._processes.share_tensors([tensor.data for tensor in (*model.parameters(), *model.buffers())])
-        self._flat = torch.zeros(self._clipped.size, dtype=self._clipped.dtype, device=self._clipped.device)
+        # In double precision, so that an example moves the sum by its clipped gradient and nothing else.
+        self._flat = torch.zeros(self._clipped.size, dtype=torch.float64, device=self._clipped.device)
         for group in optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
 

@@ -11,6 +11,7 @@ from torch.func import functional_call, grad, vmap
 
 from minsep import _validation as validate
 from minsep.training.randomness import refusing_shared_draws
+from minsep.training.run import CLIP_MARGIN
 from minsep.training.torch_randomness import DrawsOfExamples, torch_kept
 
 Loss = Callable[[Any, Any], Tensor]
@@ -22,6 +23,7 @@ SeedsOf = Callable[[slice], Sequence[bytes]]
 
 _MIXING = (nn.modules.batchnorm._BatchNorm, nn.SyncBatchNorm)
 _PIECE = 256
+_COLUMNS = 1 << 15
 
 
 class ClippedSum:
@@ -29,6 +31,7 @@ class ClippedSum:
 
     The parameters are one flat vector, in the order in which the model names them. With `per_layer`, the parameters of
     each of K modules are clipped to `clip_norm / sqrt(K)` by themselves, so that the whole is within `clip_norm` too.
+    `dtype` is that of gradients of single examples: float64 if a parameter is, and else float32.
     """
 
     def __init__(self, model: nn.Module, loss: Loss, clip_norm: float, micro_batch: int, per_layer: bool) -> None:
@@ -44,7 +47,7 @@ class ClippedSum:
                 )
         layer_of = (lambda name: name.rpartition(".")[0]) if per_layer else (lambda name: "")
         self._layers = [list(names) for _, names in groupby(self.parameters, key=layer_of)]
-        self._layer_norm = clip_norm / len(self._layers) ** 0.5
+        self._layer_norm = (1 - CLIP_MARGIN) * clip_norm / len(self._layers) ** 0.5
         self._micro_batch = validate.integer(micro_batch=micro_batch, at_least=1)
         self._sizes = [parameter.numel() for parameter in self.parameters.values()]
         self.size = sum(self._sizes)
@@ -89,7 +92,7 @@ class ClippedSum:
             with DrawsOfExamples(partial(seeds_of, part)):
                 of_each = self._gradients(constants, some, their_targets)
             gradients = {
-                name: gradient.detach().reshape(len(gradient), -1).to(flat.device, flat.dtype)
+                name: gradient.detach().reshape(len(gradient), -1).to(flat.device, self.dtype)
                 for name, gradient in of_each.items()
             }
             if parts_of_scales is not None:
@@ -98,7 +101,7 @@ class ClippedSum:
                 norm = norms_of([gradients[name] for name in names])
                 factors = (self._layer_norm / norm.clamp(min=self._layer_norm)).to(flat.dtype)
                 for name in names:
-                    totals[name].addmv_(gradients.pop(name).T, factors)
+                    _add_rows(totals[name], gradients.pop(name), factors)
 
 
 def norms_of(parts: list[Tensor]) -> Tensor:
@@ -119,6 +122,13 @@ def norms_of(parts: list[Tensor]) -> Tensor:
         norms.append(torch.linalg.vector_norm(part[:, whole:], dim=1, keepdim=True))
     norm: Tensor = torch.linalg.vector_norm(torch.cat(norms, dim=1).double(), dim=1)
     return norm
+
+
+def _add_rows(total: Tensor, rows: Tensor, factors: Tensor) -> None:
+    """Add rows, each times its factor, in the precision of the total: some columns at a time, to save memory."""
+    for start in range(0, rows.shape[1], _COLUMNS):
+        part = slice(start, start + _COLUMNS)
+        total[part].addmv_(rows[:, part].to(total.dtype).T, factors)
 
 
 def count_examples(examples: Examples) -> int:
