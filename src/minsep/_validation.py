@@ -30,7 +30,9 @@ def integer(*, at_least: int | None = None, at_most: int | None = None, **parame
     return number
 
 
-def real(*, above: float | None = None, at_most: float | None = None, **parameter: object) -> float:
+def real(
+    *, above: float | None = None, at_most: float | None = None, below: float | None = None, **parameter: object
+) -> float:
     """Return the one keyword argument as a finite `float` within the bounds.
 
     >>> real(rate=0.25, above=0, at_most=1)
@@ -40,7 +42,7 @@ def real(*, above: float | None = None, at_most: float | None = None, **paramete
     ValueError: rate is -0.1, but it must be a finite number above 0 and at most 1.
     """
     ((name, value),) = parameter.items()
-    bounds = _bounds((above, "above"), (at_most, "at most"))
+    bounds = _bounds((above, "above"), (at_most, "at most"), (below, "below"))
     try:
         number = math.nan if isinstance(value, bool | np.bool_ | str | bytes) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -49,6 +51,7 @@ def real(*, above: float | None = None, at_most: float | None = None, **paramete
         not math.isfinite(number)
         or (above is not None and number <= above)
         or (at_most is not None and number > at_most)
+        or (below is not None and number >= below)
     ):
         raise ValueError(f"{name} is {value!r}, but it must be a finite number{bounds}.")
     return number

@@ -13,6 +13,8 @@ from minsep.accounting.betting import Wealth
 from minsep.accounting.certification import prove_add
 from minsep.accounting.direction_tests import BettingTest, DirectionTest, upward_values
 from minsep.accounting.exact import exact_curve
+from minsep.accounting.pairs import MinSepPair
+from minsep.accounting.rounding import rounding_of
 from minsep.accounting.truncation import closed_form, participation_rates
 from minsep.randomness import Key
 from tests.oracles.participation import participation_law
@@ -79,7 +81,7 @@ def test_files_that_are_not_certificates_are_refused():
         ("no json", "not a certificate"),
         (json.dumps(content | {"format": 7}), "format 7"),
         (json.dumps(content | {"passed": False}), "the file was changed"),
-        (json.dumps({key: value for key, value in content.items() if key != "seed"}), "not a certificate"),
+        (json.dumps({key: value for key, value in content.items() if key != "seed"}), "the file was changed"),
     ]:
         with pytest.raises(ValueError, match=message):
             minsep.Certificate.from_json(changed)
@@ -102,9 +104,9 @@ def test_the_result_does_not_depend_on_who_works():
 
 def test_values_are_rounded_upward():
     ratios = np.array([-1.0, 0.9999999, 1.0, 1.5, 5.0])
-    up = upward_values("remove", 2, ratios, np.zeros(5), 1.0)
+    up = upward_values("remove", 2, ratios, np.zeros(5), 1.0, 1e-6)
     assert (up >= np.maximum(np.exp(ratios) - math.e, 0)).all()
-    up = upward_values("add", 2, -ratios, np.zeros(5), 1.0)
+    up = upward_values("add", 2, -ratios, np.zeros(5), 1.0, 1e-6)
     assert (up >= np.maximum(1 - np.exp(1.0 - ratios), 0)).all()
 
 
@@ -280,8 +282,9 @@ def test_fresh_entropy_is_recorded():
 def test_what_is_not_known_never_counts_as_no_loss(direction, bad):
     fine = np.zeros(3)
     spoilt = np.array([0.0, bad, 0.0])
-    assert np.isnan(upward_values(direction, 2, spoilt, fine, 0.5)[1])
-    assert not np.isfinite(upward_values(direction, 2, fine + 9 if direction == "remove" else fine - 9, spoilt, 0.5)[1])
+    assert np.isnan(upward_values(direction, 2, spoilt, fine, 0.5, 1e-6)[1])
+    far = fine + 9 if direction == "remove" else fine - 9
+    assert not np.isfinite(upward_values(direction, 2, far, spoilt, 0.5, 1e-6)[1])
 
 
 @pytest.mark.parametrize("sigma", [0.02, 1e-5])
@@ -330,3 +333,98 @@ def test_what_is_run_when_all_tests_reject_keeps_their_level(monkeypatch):
     assert found.certificate.passed
     level = (1e-3 - 5e-4) / (1 - 5e-4)
     assert max(float(curve.delta(2.0, direction)) for direction in ("remove", "add")) <= level
+
+
+NOT_NUMBERS = [math.nan, math.inf, -math.inf, "many", None, [], 10**400]
+
+
+@pytest.mark.parametrize("field", ["epsilon", "delta", "failure_probability", "level", "seed", "attempts", "memory"])
+def test_verify_answers_whatever_a_field_holds(field):
+    certificate = minsep.certify(mechanism(1.2), epsilon=2.0, delta=1e-3, seed=3)
+    for value in NOT_NUMBERS:
+        result = minsep.verify(replace(certificate, **{field: value}))
+        assert not result.holds
+        assert result.reason
+
+
+@pytest.mark.parametrize("field", ["noise_multiplier", "epsilon", "level", "bound", "samples", "log_wealth", "scale"])
+def test_verify_answers_whatever_a_proof_holds(field):
+    certificate = minsep.certify(mechanism(1.2), epsilon=2.0, delta=1e-3, seed=3)
+    for value in NOT_NUMBERS:
+        for place in (0, 1):
+            proofs = list(certificate.proofs)
+            proofs[place] = replace(proofs[place], **{field: value})
+            assert not minsep.verify(replace(certificate, proofs=tuple(proofs))).holds
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"versions": "0.1.0"},
+        {"versions": None},
+        {"mechanism": "b-min-sep"},
+        {"mechanism": {"scheme": "min-sep"}},
+        {"proofs": ()},
+    ],
+)
+def test_verify_answers_whatever_the_parts_are(changes):
+    certificate = minsep.certify(mechanism(1.2), epsilon=2.0, delta=1e-3, seed=3)
+    assert not minsep.verify(replace(certificate, **changes)).holds
+    scheme = {**certificate.mechanism, "scheme": "min-sep"}
+    assert not minsep.verify(replace(certificate, mechanism=scheme)).holds
+    text = json.dumps({**json.loads(certificate.to_json()), "mechanism": scheme})
+    with pytest.raises(ValueError, match="the file was changed"):
+        minsep.Certificate.from_json(text)
+
+
+def test_a_hopeless_test_ends():
+    strategy = minsep.BandedToeplitz.optimal(iterations=1000, bands=3)
+    mech = minsep.Mechanism(strategy, minsep.BallsInBins(epoch=10), noise_multiplier=1.0)
+    certificate = minsep.certify(mech, epsilon=1.0, delta=1e-8, seed=0)
+    assert not certificate.passed
+    assert certificate.samples < 1_000_000
+    patient = minsep.certify(mech, epsilon=1.0, delta=1e-8, seed=0, max_samples=10**9)
+    assert patient.samples < 1_000_000
+
+
+def test_tests_of_a_cut_ladder_share_the_chance_of_a_whole_one(monkeypatch):
+    """What is run when all tests reject keeps the level of as many tests as there can be."""
+    monkeypatch.setattr(calibration, "estimated_noise_multiplier", lambda *arguments, **options: 1e3)
+    plans = []
+    real = calibration.certify
+
+    def noting(*given, **options):
+        plans.append(options.get("attempts"))
+        return real(*given, **options)
+
+    monkeypatch.setattr(calibration, "certify", noting)
+    strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=2)
+    found = minsep.calibrate(strategy, minsep.MinSep(0.05, 4), 2.0, 0.05, test="fixed", seed=0)
+    assert len(found.rungs) == 2
+    assert plans[0] == len(calibration._RUNGS) + 1
+    level = calibration.level_of_tests(0.05, "fixed")
+    assert found.certificate.level <= level
+    assert found.certificate.level + found.certificate.failure_probability * (1 - found.certificate.level) <= 0.05
+
+
+def test_the_allowance_for_rounding_grows_with_what_it_must_cover():
+    """ln R beside 60 digits, at noise so small that double precision loses its digits."""
+    import mpmath
+
+    mpmath.mp.dps = 60
+    strategy = minsep.BandedToeplitz.optimal(iterations=12, bands=3)
+    for sigma in (1e-5, 1e-3, 0.1, 1.0):
+        pair = MinSepPair(strategy, sigma, prob=0.1, min_sep=3)
+        samples = strategy.dense() @ np.tile([1.0, 0.0, 0.0], 4) + sigma * np.random.default_rng(0).normal(size=(8, 12))
+        columns = [[mpmath.mpf(float(value)) for value in column] for column in strategy.dense().T]
+        worst = 0.0
+        for sample, found in zip(samples, pair.log_ratios(samples), strict=True):
+            f = [mpmath.mpf(1)] * 16
+            for i in range(11, -1, -1):
+                score = sum(c * mpmath.mpf(float(y)) for c, y in zip(columns[i], sample, strict=True))
+                norm = sum(c * c for c in columns[i])
+                gain = (score - norm / 2) / mpmath.mpf(sigma) ** 2
+                f[i] = mpmath.mpf("0.9") * f[i + 1] + mpmath.mpf("0.1") * mpmath.exp(gain) * f[i + 3]
+            worst = max(worst, abs(float(mpmath.log(f[0]) - mpmath.mpf(float(found)))))
+        assert worst <= rounding_of(pair)
+    assert rounding_of(MinSepPair(strategy, 1e-5, prob=0.1, min_sep=3)) > 1e-6

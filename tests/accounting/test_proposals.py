@@ -154,7 +154,7 @@ def test_values_as_the_test_takes_them_never_exceed_the_bound(direction, draws):
             bound = math.exp(log_bound(proposal, epsilon))
             for chunk in range(max(draws // (3 * len(CASES) * proposal.samples_in_chunk), 1)):
                 ratio, density = proposal.draw(Key.from_seed(drawn), chunk)
-                values = upward_values(direction, copies, ratio, density, epsilon)
+                values = upward_values(direction, copies, ratio, density, epsilon, 1e-6)
                 assert values.max() <= bound
                 drawn += values.size
         if drawn >= draws:
@@ -236,7 +236,7 @@ def test_shifted_means_agree_with_plain_sampling_and_stay_below_the_bound(n, ban
     for proposal in (proposals[0], min(proposals[1:], key=lambda one: one.log_bound(epsilon))):
         bound = math.exp(log_bound(proposal, epsilon))
         draws = [proposal.draw(Key.from_seed(3), chunk) for chunk in range(100)]
-        values = np.concatenate([upward_values("add", proposal.copies, *draw, epsilon) for draw in draws])
+        values = np.concatenate([upward_values("add", proposal.copies, *draw, epsilon, 1e-6) for draw in draws])
         assert values.max() <= bound
         means.append((values.mean(), values.std() / math.sqrt(values.size)))
     (one, one_error), (two, two_error) = means

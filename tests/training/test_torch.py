@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 
 import numpy as np
@@ -217,6 +218,29 @@ def test_certificates_of_another_mechanism_or_that_failed_are_refused():
     failed = minsep.certify(mechanism, epsilon=0.01, delta=1e-6)
     with pytest.raises(ValueError, match="certificate did not pass"):
         trainer(mechanism, failed)
+
+
+def test_a_certificate_is_verified_if_that_is_asked_for():
+    mechanism = mechanism_of(iterations=60, bands=2, rate=0.05, noise_multiplier=1.0)
+    certificate = minsep.certify(mechanism, epsilon=2.0, delta=1e-3, seed=1)
+    assert certificate.passed
+    assert certificate.samples > 0
+
+    def trainer(certificate, **options):
+        model = small_model()
+        return PrivateTraining(
+            model, cross_entropy, torch.optim.SGD(model.parameters(), lr=0.1), mechanism,
+            num_examples=EXAMPLES, clip_norm=1.0, certificate=certificate, **options,
+        )  # fmt: skip
+
+    assert trainer(certificate, verify=True).certificate is certificate
+    proofs = [dataclasses.replace(proof, samples=proof.samples + 1) for proof in certificate.proofs]
+    forged = dataclasses.replace(certificate, proofs=tuple(proofs))
+    trainer(forged)
+    with pytest.raises(ValueError, match="certificate does not hold"):
+        trainer(forged, verify=True)
+    with pytest.raises(ValueError, match="verify is True, but there is no certificate"):
+        trainer(None, verify=True)
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on a machine of one core

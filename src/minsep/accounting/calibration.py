@@ -24,6 +24,7 @@ from minsep.accounting.exact import exact_curve
 from minsep.accounting.pairs import DIRECTIONS
 from minsep.accounting.proposals import DEFAULT_MEMORY
 from minsep.accounting.search import estimated_noise_multiplier, noise_at_target
+from minsep.accounting.support import samples_can_be_drawn
 from minsep.attribution import MultiAttributionMinSep
 from minsep.mechanism import Mechanism
 from minsep.participation import BallsInBins, CyclicPoisson, MinSep, Poisson, Scheme, Truncation, Unamplified
@@ -32,9 +33,10 @@ from minsep.strategy import Strategy
 
 _STEP = 1.005
 _RUNGS = (-1, 0, 1, 2, 3, 5, 8, 16)
+_MOST_TESTS = len(_RUNGS) + 1  # one of `add`, and one for each rung
 _FIRST_RUNG = 3
 _ESTIMATE_SAMPLES = 16_000
-_MOST = 1e6
+_LEAST, _MOST = 1e-3, 1e6
 _FINE, _COARSE = 1e-4, 1e-3  # spacing of privacy losses
 _GUESS = 0.8  # of the noise that the deterministic proof needs
 
@@ -95,16 +97,17 @@ def calibrate(
     True
     """
     epsilon = validate.real(epsilon=epsilon, above=0)
-    delta = validate.real(delta=delta, above=0, at_most=1)
+    delta = validate.real(delta=delta, above=0, below=1)
     seed = secrets.randbits(128) if seed is None else validate.integer(seed=seed, at_least=0)
     start = Mechanism(strategy, scheme, 1.0, truncation)
-    if exact_curve(start) is not None:
+    curve = exact_curve(start)
+    if curve is not None and (curve.carries(delta) or not samples_can_be_drawn(start)):
         mechanism = exact_noise_multiplier(start, epsilon, delta)
         certificate = certify(mechanism, epsilon, delta, seed=seed)
         return Calibration(mechanism, certificate, epsilon, delta, (Rung(mechanism.noise_multiplier, True, 0),))
     # What is run when all tests reject must be within the level of the tests, for the whole to be within delta.
     level = level_of_tests(delta, test, failure_probability)
-    safe = exact_noise_multiplier(deterministic(start), epsilon, level, tolerance=0.01)
+    safe = exact_noise_multiplier(deterministic(start, level), epsilon, level, tolerance=0.01)
     highest = safe.noise_multiplier
     center = estimated_noise_multiplier(
         start,
@@ -121,7 +124,7 @@ def calibrate(
     ladder = [sigma for sigma in rungs_in_reach if sigma < highest] or [highest / _STEP]
     options: dict[str, Any] = {
         "test": test,
-        "attempts": len(ladder) + 1,
+        "attempts": _MOST_TESTS,  # however short the ladder is: what is run if it rejects keeps the level of so many
         "failure_probability": failure_probability,
         "memory": memory,
         "workers": workers,
@@ -162,11 +165,11 @@ def calibrate(
 
 def level_of_tests(delta: float, test: str = "betting", failure_probability: float | None = None) -> float:
     """Return the level at which a calibration tests: what is run instead if it rejects must keep it as well."""
-    return test_plan(test, delta, len(_RUNGS) + 1, failure_probability, None).level
+    return test_plan(test, delta, _MOST_TESTS, failure_probability, None).level
 
 
-def deterministic(mechanism: Mechanism) -> Mechanism:
-    """Return a mechanism with the same strategy and batch sizes that an exact curve covers.
+def deterministic(mechanism: Mechanism, delta: float) -> Mechanism:
+    """Return a mechanism with the same strategy and batch sizes that an exact curve covers, down to this delta.
 
     Cyclic Poisson sampling where the bands allow it, public coins where an example has several users, and else the
     Gaussian mechanism of a fixed order.
@@ -176,39 +179,66 @@ def deterministic(mechanism: Mechanism) -> Mechanism:
         return replace(mechanism, scheme=scheme.with_public_coins())
     if isinstance(scheme, MinSep | Poisson | BallsInBins) and mechanism.strategy.bands <= scheme.min_sep:
         cyclic = CyclicPoisson(scheme.rate, scheme.min_sep, "equal" if mechanism.truncation else "random")
-        return replace(mechanism, scheme=cyclic)
+        safe = replace(mechanism, scheme=cyclic)
+        curve = exact_curve(safe)
+        if curve is not None and curve.carries(delta):
+            return safe
     if mechanism.truncation is None:
         passes = -(-mechanism.iterations // scheme.min_sep)
         return replace(mechanism, scheme=Unamplified(scheme.min_sep, passes))
     raise ValueError(
-        f"scheme is {scheme!r} with {mechanism.strategy.bands} bands and a truncation, but no deterministic proof is "
-        "known for it: use min_sep of at least the number of bands, or no truncation."
+        f"scheme is {scheme!r} with {mechanism.strategy.bands} bands and a truncation, but no deterministic proof of "
+        f"delta {delta:g} is known for it: use a min_sep of at least the bands, a larger delta, or no truncation."
     )
 
 
 def exact_noise_multiplier(
     mechanism: Mechanism, epsilon: float, delta: float, tolerance: float = 1e-4, finest: float = _FINE
 ) -> Mechanism:
-    """Return the mechanism with the smallest noise multiplier that its exact curve allows, within a tolerance above."""
+    """Return the mechanism with the smallest noise multiplier that its exact curve allows, within a tolerance above.
+
+    >>> import minsep
+    >>> identity = minsep.BandedToeplitz.identity(iterations=25)
+    >>> mechanism = Mechanism(identity, minsep.Unamplified(1, 25), noise_multiplier=1.0)
+    >>> round(exact_noise_multiplier(mechanism, epsilon=1.0, delta=0.7876).noise_multiplier, 3)
+    1.667
+    """
 
     def delta_at(sigma: float, spacing: float = _FINE) -> float:
         curve = exact_curve(mechanism.with_noise_multiplier(sigma), max(spacing, finest))
         assert curve is not None
+        if not curve.carries(delta):
+            raise curve.refusal(delta)
         return max(float(curve.delta(epsilon, direction)) for direction in DIRECTIONS)
 
     def log_excess(sigma: float, spacing: float = _FINE) -> float:
         return math.log(max(delta_at(sigma, spacing), 1e-300) / delta)
 
     near = noise_at_target(partial(log_excess, spacing=_COARSE), 1.0, max(tolerance, 0.01))
-    sigma = near if finest == _COARSE else noise_at_target(log_excess, near, tolerance)
-    step = 1 + tolerance / 4
-    while not delta_at(sigma) <= delta:
+    guess = near if finest == _COARSE else noise_at_target(log_excess, near, tolerance)
+    low, high = _bracket(lambda sigma: delta_at(sigma) <= delta, guess, 1 + tolerance / 4)
+    if high is None:
+        raise ValueError(
+            f"epsilon is {epsilon:g} at delta {delta:g}, but no noise multiplier up to {_MOST:g} is known to give it."
+        )
+    while high > low * (1 + tolerance):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if delta_at(middle) <= delta else (middle, high)
+    return mechanism.with_noise_multiplier(high)
+
+
+def _bracket(enough: Callable[[float], bool], guess: float, step: float) -> tuple[float, float | None]:
+    """Return a noise multiplier that is not enough and one that is (None: there is none), by growing steps."""
+    sigma = guess
+    if enough(guess):
+        while sigma > _LEAST and enough(sigma / step):
+            sigma, step = sigma / step, step**2
+        return sigma / step, sigma
+    while not enough(sigma * step):
         sigma, step = sigma * step, step**2
         if sigma > _MOST:
-            raise ValueError(
-                f"epsilon is {epsilon:g} at delta {delta:g}, but no noise multiplier up to {_MOST:g} gives it."
-            )
-    return mechanism.with_noise_multiplier(sigma)
+            return sigma, None
+    return sigma, sigma * step
 
 
 def _rung_seed(seed: int, place: int) -> int:

@@ -18,6 +18,10 @@ from minsep.identity import Description
 FORMAT = 1
 
 
+class ChangedCertificateError(ValueError):
+    """The refusal of a certificate whose parts do not belong together."""
+
+
 @dataclass(frozen=True)
 class DirectionProof:
     """How one direction was proven, or why it was not."""
@@ -105,17 +109,22 @@ class Certificate:
         """Read a certificate; whether it holds is for `verify` to say."""
         try:
             content = json.loads(text)
-            if content["format"] != FORMAT:
-                raise ValueError(
-                    f"The certificate has format {content['format']!r}, but this version of minsep reads {FORMAT}."
-                )
+            found = content["format"]
+        except (KeyError, TypeError, json.JSONDecodeError) as error:
+            raise ValueError(f"This is not a certificate of minsep: {error}.") from None
+        if found != FORMAT:
+            raise ValueError(f"The certificate has format {found!r}, but this version of minsep reads {FORMAT}.")
+        try:
             passed, statement = content.pop("passed"), content.pop("statement")
             first, second = (DirectionProof(**proof) for proof in content.pop("proofs"))
             certificate = cls(**content, proofs=(first, second))
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
-            raise ValueError(f"This is not a certificate of minsep: {error}.") from None
-        if (passed, statement) != (certificate.passed, certificate.statement):
-            raise ValueError("The certificate's statement does not follow from its numbers: the file was changed.")
+            unchanged = (passed, statement) == (certificate.passed, certificate.statement)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ChangedCertificateError(f"The certificate does not hold: the file was changed ({error}).") from None
+        if not unchanged:
+            raise ChangedCertificateError(
+                "The certificate's statement does not follow from its numbers: the file was changed."
+            )
         return certificate
 
     @classmethod

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtr
 
+from minsep.accounting.normal import normal_excess
 from minsep.accounting.pairs import MinSepPair
 from minsep.strategy import BandedToeplitz
 
@@ -84,10 +84,8 @@ def add_bound(pair: MinSepPair, epsilon: float) -> float:
 
 def _normal_bound(middle: float, deviation: float) -> float:
     """Return E (1 - exp(middle + deviation Z))_+, rounded up."""
-    middle, deviation = middle - _MARGIN, deviation * (1 + _MARGIN)
-    below = -middle / deviation
-    second = math.exp(min(middle + deviation**2 / 2 + float(log_ndtr(below - deviation)), 0.0))
-    return float(min(max(ndtr(below) - second, 0.0) + 1e-16, 1.0))
+    # It may grow or fall with the deviation, so both ends of what that may be are looked at.
+    return max(float(normal_excess(middle - _MARGIN, deviation * (1 + side * _MARGIN))) for side in (-1, 1))
 
 
 def _log_ratio_and_means(pair: MinSepPair, scores: FloatArray) -> tuple[float, FloatArray]:

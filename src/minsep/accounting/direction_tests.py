@@ -18,6 +18,7 @@ from minsep.accounting.fixed_sample import FixedSampleTest, fixed_sample_test
 from minsep.accounting.pairs import Direction, MinSepPair, Pair
 from minsep.accounting.proposals import PlainProposal, Proposal, ShiftedProposal, best_proposal
 from minsep.accounting.reduction import reduced
+from minsep.accounting.rounding import distance_of_draws, rounding_of, rounding_of_inner_product
 from minsep.accounting.support import pair_of
 from minsep.accounting.truncation import Shift
 from minsep.engine import run_chunks
@@ -27,8 +28,6 @@ from minsep.randomness import Key
 FloatArray = NDArray[np.float64]
 
 TESTS = ("betting", "fixed")
-# Proven in docs/certified-sampling.md to be more than the rounding error of a log likelihood ratio.
-ROUNDING = 1e-6
 _PATIENCE, _MOST_PATIENCE = 6.0, 40.0
 _TRIFLING_WORK = 2e8  # samples times iterations: some seconds
 _CHEAP_WORK = 1.2e9  # samples times iterations: under a minute
@@ -132,7 +131,7 @@ class DirectionTest:
             if bound <= level:
                 return DirectionProof(**common, method="convexity", passed=True, reason="", bound=bound)
         if isinstance(self._plan, FixedSampleTest):
-            return self._average(PlainProposal(pair, direction), self._plan, common)
+            return self._average(pair, direction, self._plan, common)
         proposal = best_proposal(pair, direction, shift.epsilon, self._memory, enough=0.99 * level)
         bound = math.exp(log_bound(proposal, shift.epsilon))
         common |= {
@@ -145,6 +144,9 @@ class DirectionTest:
         }
         if bound <= level:
             return DirectionProof(**common, passed=True, reason="")
+        level -= bound * distance_of_draws(pair)
+        if level <= 0:
+            return DirectionProof(**common, passed=False, reason="delta is below what the generator can show")
         limit = self._plan.max_samples or self._patience(bound / level * self._target)
         wealth = self._bet(proposal, shift.epsilon, level, bound, limit)
         passed = wealth.log_wealth >= self._target
@@ -165,17 +167,21 @@ class DirectionTest:
             wealth = wealth.after(values)
             if self._progress is not None:
                 self._progress(Progress(proposal.direction, wealth.samples, limit, wealth.log_wealth, self._target))
-            if wealth.broken or wealth.log_wealth >= self._target or (not patient and self._hopeless(wealth, limit)):
+            decided = wealth.broken or abs(wealth.log_wealth) >= self._target  # far below 0 is lost as well
+            if decided or (not patient and self._slow(wealth, limit)):
                 break
         return wealth
 
-    def _hopeless(self, wealth: Wealth, limit: int) -> bool:
+    def _slow(self, wealth: Wealth, limit: int) -> bool:
         """Whether the wealth grows so slowly that it will hardly reach the target."""
         growth = (wealth.log_wealth + wealth.cost_of_choice) / wealth.samples
         return wealth.samples > _FAIR_SHARE * limit and growth * limit < _HOPE * self._target
 
-    def _average(self, proposal: Proposal, plan: FixedSampleTest, common: dict[str, Any]) -> DirectionProof:
+    def _average(
+        self, pair: Pair, direction: Direction, plan: FixedSampleTest, common: dict[str, Any]
+    ) -> DirectionProof:
         """Draw all samples of the paper's verifier, and compare their average with its threshold."""
+        proposal = PlainProposal(pair, direction)
         samples, total = 0, 0.0
         for values in self._values(proposal, self._epsilon, plan.samples):
             samples += values.size
@@ -183,9 +189,10 @@ class DirectionTest:
             if self._progress is not None:
                 self._progress(Progress(proposal.direction, samples, plan.samples, 0.0, self._target))
         mean = total / samples
+        threshold = plan.threshold - distance_of_draws(pair)
         # Not a number compares as false: it does not pass.
-        passed = mean <= plan.threshold
-        reason = "" if passed else f"the average is {mean:.4g}, above delta/2 = {plan.threshold:.4g}"
+        passed = mean <= threshold
+        reason = "" if passed else f"the average is {mean:.4g}, above delta/2 = {threshold:.4g}"
         mean = mean if math.isfinite(mean) else 1.0
         return DirectionProof(
             **common,
@@ -213,10 +220,9 @@ def what_to_test(mechanism: Mechanism, epsilon: float, plan: TestPlan, direction
 
 
 def upward_values(
-    direction: Direction, copies: int, log_ratio: FloatArray, log_density: FloatArray, epsilon: float
+    direction: Direction, copies: int, log_ratio: FloatArray, log_density: FloatArray, epsilon: float, h: float
 ) -> FloatArray:
-    """Return values no smaller than X, whatever rounding did to the logarithms; NaN where these are not known."""
-    h = ROUNDING
+    """Return values no smaller than X, whatever rounding by h did to the logarithms; NaN where these are not known."""
     log_ratio = np.where(log_ratio < np.inf, log_ratio, np.nan)
     log_density = np.where(log_density < np.inf, log_density, np.nan)
     if direction == "remove":
@@ -229,7 +235,15 @@ def upward_values(
 
 def log_bound(proposal: Proposal, epsilon: float) -> float:
     """Return a bound on the upward values."""
-    return proposal.log_bound(epsilon - 2 * ROUNDING) + (2 * proposal.copies + 3) * ROUNDING
+    h = _rounding(proposal)
+    return proposal.log_bound(epsilon - 2 * h) + (2 * proposal.copies + 3) * h
+
+
+def _rounding(proposal: Proposal) -> float:
+    if isinstance(proposal, ShiftedProposal):
+        along = proposal.strength * proposal.tangent.deviation
+        return rounding_of(proposal.pair) + rounding_of_inner_product(proposal.pair, along)
+    return rounding_of(proposal.pair, proposal.copies, proposal.scale)
 
 
 @lru_cache(maxsize=4)
@@ -241,5 +255,6 @@ def _shared(proposal: Proposal) -> Proposal:
 def _chunk_values(proposal: Proposal, epsilon: float, key: Key, limit: int, chunk: int) -> FloatArray:
     proposal = _shared(proposal)
     log_ratio, log_density = proposal.draw(key, chunk)
-    values = upward_values(proposal.direction, proposal.copies, log_ratio, log_density, epsilon)
+    h = _rounding(proposal)
+    values = upward_values(proposal.direction, proposal.copies, log_ratio, log_density, epsilon, h)
     return values[: limit - chunk * values.size]

@@ -16,7 +16,7 @@ from minsep.accounting.exact import Event, ExactCurve, PldCurve, event_curve, ex
 from minsep.accounting.moments import integrand_moments
 from minsep.accounting.pairs import DIRECTIONS, Direction, MinSepPair, TruncatedPair
 from minsep.accounting.proposals import EstimationProposal, MixedProposal, PlainProposal, TiltedProposal, affordable
-from minsep.accounting.support import pair_of, tiltable, unsupported
+from minsep.accounting.support import pair_of, samples_can_be_drawn, tiltable, unsupported
 from minsep.engine import run_chunks
 from minsep.mechanism import Mechanism
 from minsep.randomness import Key
@@ -116,7 +116,8 @@ def privacy_curve(
     if exact is not None:
         nothing = np.zeros(asked.size)
         remove, add = (exact.delta(asked, direction) for direction in DIRECTIONS)
-        return PrivacyCurve(asked, remove, add, nothing, nothing, exact.method, 0, exact.upper_bound)
+        mostly_rounding = not all(map(exact.carries, np.maximum(remove, add)))
+        return PrivacyCurve(asked, remove, add, nothing, nothing, exact.method, 0, exact.upper_bound or mostly_rounding)
     work = Sampling(mechanism, samples, seed, method, event, workers, executor)
     (remove, remove_stderr), (add, add_stderr) = (work.deltas(increasing, direction) for direction in DIRECTIONS)
     return PrivacyCurve(
@@ -206,6 +207,10 @@ def estimate_epsilon(
     delta = validate.real(delta=delta, above=0, at_most=1)
     _check_work(samples, seed, workers)
     exact, event = _prepare(mechanism, method, compose_with)
+    if exact is not None and not exact.carries(delta):
+        if method == "exact" or not samples_can_be_drawn(mechanism):
+            raise exact.refusal(delta)
+        exact = None
     if exact is not None:
         remove, add = (exact.epsilon(delta, direction) for direction in DIRECTIONS)
         larger: Direction = "remove" if remove >= add else "add"
@@ -243,7 +248,9 @@ def _prepare(
         raise unsupported(mechanism, "exact")
     if exact is not None and event is not None:
         try:
-            return PldCurve(exact.distribution().compose(event.distribution()), upper_bound=exact.upper_bound), event
+            whole = exact.distribution().compose(event.distribution())
+            count = exact.compositions if isinstance(exact, PldCurve) else 1
+            return PldCurve(whole, upper_bound=exact.upper_bound, compositions=count), event
         except ValueError as error:
             raise ValueError(f"compose_with does not compose with this mechanism: {error}") from None
     return exact, event

@@ -1,7 +1,7 @@
 """Privacy curves that need no samples: the Gaussian mechanism, Poisson sampling, and cyclic Poisson sampling.
 
-Both directions of the zero-out relation. What comes from dp_accounting's privacy loss distributions is an upper bound
-up to floating-point rounding, tight to its discretisation.
+Both directions of the zero-out relation. What comes from dp_accounting's privacy loss distributions is an upper bound,
+tight to its discretisation, to which is added what rounding in its Fourier transforms can have taken off.
 """
 
 import math
@@ -14,13 +14,13 @@ from typing import Any
 import numba
 import numpy as np
 from dp_accounting import DpEvent, NeighboringRelation
-from dp_accounting.pld import PLDAccountant
+from dp_accounting.pld import PLDAccountant, common
 from dp_accounting.pld import privacy_loss_distribution as pld
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize
-from scipy.special import log_ndtr, ndtr
 from scipy.stats import binom
 
+from minsep.accounting.normal import normal_excess
 from minsep.accounting.pairs import Direction
 from minsep.accounting.squared_norms import squared_norm_law
 from minsep.attribution import MultiAttributionMinSep
@@ -34,6 +34,16 @@ _RELATION = NeighboringRelation.REPLACE_SPECIAL
 _MIXTURE_SPACING = 1e-3  # each loss of a mixture is found numerically, which takes long
 _MOST_EPSILON = 1e7
 
+# Per composition: five times the largest error of a delta that was seen beside 80-bit numbers (docs/accounting.md).
+_ROUNDING = 4 * 2.0**-52
+# A delta that consists of more rounding than a tenth is not carried.
+_CARRIED = 10.0
+_MOST_LOSSES_OF_ONE = 2_000_000  # of one step; a composition has more
+_MOST_LOSSES = 50_000_000  # in a table; its transform takes some forty bytes each
+_BYTES_A_LOSS = 40
+_TAIL = 1e-15  # mass that is counted as an infinite loss
+_FURTHEST = 10.5  # standard deviations, beyond which dp_accounting does not look
+
 
 class ExactCurve(ABC):
     """delta as a function of epsilon, for both directions."""
@@ -41,6 +51,19 @@ class ExactCurve(ABC):
     method: str
     upper_bound: bool = False
     """Whether the curve is that of a stronger adversary, or of a bound on the sensitivity."""
+    rounding: float = 0.0
+    """What is added to every delta because rounding may have taken it off."""
+
+    def carries(self, delta: float) -> bool:
+        """Whether a delta is well above what rounding makes of one."""
+        return delta >= _CARRIED * self.rounding
+
+    def refusal(self, delta: float) -> ValueError:
+        """Return the refusal of a delta that the curve does not carry."""
+        return ValueError(
+            f"delta is {delta:g}, but the exact accounting of this mechanism carries deltas from "
+            f"{_CARRIED * self.rounding:.2g} on: its {self.rounding:.2g} of rounding may be in the way."
+        )
 
     @abstractmethod
     def delta(self, epsilon: ArrayLike, direction: Direction) -> FloatArray:
@@ -80,10 +103,7 @@ class GaussianCurve(ExactCurve):
     def delta(self, epsilon: ArrayLike, direction: Direction) -> FloatArray:
         """Return delta at each epsilon; the two directions are the same."""
         epsilon = np.asarray(epsilon, dtype=np.float64)
-        middle = epsilon / self.shift
-        # The product of e^epsilon and its factor is at most 1 wherever delta is at least 0.
-        second = np.exp(np.minimum(epsilon + log_ndtr(-self.shift / 2 - middle), 0.0))
-        return np.asarray(np.maximum(ndtr(self.shift / 2 - middle) - second, 0.0))
+        return normal_excess(epsilon - self.shift**2 / 2, self.shift)
 
     def distribution(self) -> pld.PrivacyLossDistribution:
         """Return the privacy loss distribution."""
@@ -122,12 +142,18 @@ class PldCurve(ExactCurve):
     losses: pld.PrivacyLossDistribution
     no_participation: float = 0.0
     upper_bound: bool = False
+    compositions: int = 0
     method = "pld"
+
+    @property
+    def rounding(self) -> float:  # type: ignore[override]
+        """What is added to every delta for the rounding of as many compositions."""
+        return _ROUNDING * self.compositions
 
     def delta(self, epsilon: ArrayLike, direction: Direction) -> FloatArray:
         """Return delta at each epsilon."""
         epsilon = np.asarray(epsilon, dtype=np.float64)
-        deltas = self._table(direction).delta(epsilon)
+        deltas = np.minimum(self._table(direction).delta(epsilon) + self.rounding, 1.0)
         if direction == "add" and self.no_participation > 0:
             # P/Q is nowhere smaller than the probability of no participation.
             deltas = np.where(np.exp(-epsilon) <= self.no_participation, 0.0, deltas)
@@ -202,23 +228,21 @@ def exact_curve(mechanism: Mechanism, spacing: float = 1e-4) -> ExactCurve | Non
             return _user_level(mechanism, scheme, spacing)
         case Poisson() | MinSep(min_sep=1) if strategy.bands == 1:
             if truncation is None:
-                never = (1 - scheme.rate) ** mechanism.iterations
-                return PldCurve(_poisson(sigma, scheme.rate, mechanism.iterations, spacing), never)
+                return _poisson(sigma, scheme.rate, mechanism.iterations, spacing)
             if truncation.num_examples is not None:
-                return PldCurve(
-                    _truncated(sigma, scheme.rate, mechanism.iterations, truncation, truncation.num_examples, spacing)
+                return _truncated(
+                    sigma, scheme.rate, mechanism.iterations, truncation, truncation.num_examples, spacing
                 )
         case CyclicPoisson() if strategy.bands <= scheme.cycle:
             turns = -(-mechanism.iterations // scheme.cycle)
             if truncation is None:
-                never = (1 - scheme.sampling_prob) ** turns
-                return PldCurve(_poisson(sigma, scheme.sampling_prob, turns, spacing), never, upper_bound=True)
+                return _poisson(sigma, scheme.sampling_prob, turns, spacing, upper_bound=True)
             if truncation.num_examples is not None and scheme.parts == "equal":
                 # Parts have one of two sizes, and which is worse for privacy is not known beforehand.
                 smaller = max(truncation.num_examples // scheme.cycle, 1)
                 parts = {smaller, -(-truncation.num_examples // scheme.cycle)}
                 prob = scheme.sampling_prob
-                curves = (PldCurve(_truncated(sigma, prob, turns, truncation, part, spacing)) for part in parts)
+                curves = (_truncated(sigma, prob, turns, truncation, part, spacing) for part in parts)
                 return _Largest(tuple(curves))
     return None
 
@@ -236,12 +260,15 @@ def _user_level(mechanism: Mechanism, scheme: MultiAttributionMinSep, spacing: f
     if scheme.min_sep == strategy.bands == 1:
         # Nothing blocks, so iterations are independent: Poisson sampling, with up to `bound` examples at a time.
         if bound == 1:
-            return PldCurve(_poisson(sigma, prob, n, spacing), (1 - prob) ** n)
+            return _poisson(sigma, prob, n, spacing)
+        if prob == 1:
+            return GaussianCurve(bound * math.sqrt(n) / sigma)
         counts = np.arange(bound + 1)
+        spacing = _spacing(sigma, float(bound), max(spacing, _MIXTURE_SPACING))
         one = pld.from_mixture_gaussian_mechanism(
-            sigma, counts, binom.pmf(counts, bound, prob), value_discretization_interval=max(spacing, _MIXTURE_SPACING)
+            sigma, counts, binom.pmf(counts, bound, prob), value_discretization_interval=spacing
         )
-        return PldCurve(one.self_compose(n), (1 - prob) ** (bound * n))
+        return PldCurve(_composed(one, n), (1 - prob) ** (bound * n), compositions=n)
     return None
 
 
@@ -252,6 +279,10 @@ class _Largest(ExactCurve):
     curves: tuple[ExactCurve, ...]
     method = "pld"
     upper_bound = True
+
+    @property
+    def rounding(self) -> float:  # type: ignore[override]
+        return max(curve.rounding for curve in self.curves)
 
     def delta(self, epsilon: ArrayLike, direction: Direction) -> FloatArray:
         deltas = [curve.delta(epsilon, direction) for curve in self.curves]
@@ -282,16 +313,23 @@ def event_curve(event: Event) -> PldCurve:
     return PldCurve(accountant._pld)
 
 
-def _poisson(sigma: float, prob: float, count: int, spacing: float) -> pld.PrivacyLossDistribution:
+def _poisson(sigma: float, prob: float, count: int, spacing: float, *, upper_bound: bool = False) -> ExactCurve:
+    if prob == 1:
+        return GaussianCurve(math.sqrt(count) / sigma, upper_bound)
     one = pld.from_gaussian_mechanism(
-        sigma, sampling_prob=prob, neighboring_relation=_RELATION, value_discretization_interval=spacing
+        sigma,
+        sampling_prob=prob,
+        neighboring_relation=_RELATION,
+        value_discretization_interval=_spacing(sigma, 1.0, spacing),
     )
-    return one.self_compose(count)
+    never = (1 - prob) ** count
+    return PldCurve(_composed(one, count), never, upper_bound=upper_bound, compositions=count)
 
 
 def _truncated(
     sigma: float, prob: float, count: int, truncation: Truncation, num_examples: int, spacing: float
-) -> pld.PrivacyLossDistribution:
+) -> PldCurve:
+    """Return the curve for an adversary who sees the others' batch sizes, and so more than there is to see."""
     make: Callable[..., Any] = pld.from_truncated_subsampled_gaussian_mechanism
     one = make(
         dataset_size=num_examples,
@@ -299,6 +337,29 @@ def _truncated(
         truncated_batch_size=truncation.batch_size,
         noise_multiplier=sigma,
         neighboring_relation=_RELATION,
-        value_discretization_interval=spacing,
+        value_discretization_interval=_spacing(sigma, 2.0, spacing),
     )
-    return one.self_compose(count)
+    return PldCurve(_composed(one, count), upper_bound=True, compositions=count)
+
+
+def _spacing(sigma: float, shift: float, spacing: float) -> float:
+    """Return a spacing of losses, wider where there would be too many in one step: never too optimistic."""
+    largest = shift * (shift / 2 + _FURTHEST * sigma) / sigma**2
+    return max(spacing, 2 * largest / _MOST_LOSSES_OF_ONE)
+
+
+def _composed(one: pld.PrivacyLossDistribution, count: int) -> pld.PrivacyLossDistribution:
+    """Return the composition of a loss with itself, refused if it would take more memory than there should be."""
+    for pmf in (one._pmf_remove, one._pmf_add):
+        size = pmf.size
+        if size * count > _MOST_LOSSES:
+            probabilities = np.asarray(pmf.to_dense_pmf()._probs)
+            low, high = common.compute_self_convolve_bounds(probabilities, count, _TAIL)
+            size = high - low + 1
+        if size > _MOST_LOSSES:
+            raise ValueError(
+                f"The exact accounting of {count:,} compositions takes {size * _BYTES_A_LOSS / 2**30:,.0f} GiB, more "
+                f"than the {_MOST_LOSSES * _BYTES_A_LOSS / 2**30:.0f} GiB that it may: use a larger noise multiplier "
+                "or fewer iterations."
+            )
+    return one.self_compose(count, _TAIL)

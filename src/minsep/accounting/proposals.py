@@ -38,6 +38,7 @@ _LARGEST_SCALE = 6.0
 class Proposal(ABC):
     """A law to draw from, for one direction."""
 
+    pair: Pair
     direction: Direction
     copies: int
     scale: float

@@ -40,7 +40,7 @@ def noise_at_target(log_excess: Callable[[float], float], guess: float, toleranc
             too_much = min(too_much, x)
         if previous is not None and previous[0] != x and abs(value) < _LIMIT:
             secant = (value - previous[1]) / (x - previous[0])
-            slope = secant if -60 < secant < -1 else slope
+            slope = secant if -60 < secant < -0.05 else slope
         if abs(value) <= tolerance:
             return math.exp(x - value / slope)
         previous = (x, value)

@@ -1,5 +1,6 @@
 """Which mechanisms can be accounted for, and how."""
 
+import numpy as np
 from numpy.typing import DTypeLike
 
 from minsep import _validation as validate
@@ -55,6 +56,15 @@ def pair_of(mechanism: Mechanism, dtype: DTypeLike) -> Pair:
                     num_examples=truncation.num_examples,
                 )
     raise unsupported(mechanism, "sampled")
+
+
+def samples_can_be_drawn(mechanism: Mechanism) -> bool:
+    """Whether there is a pair to sample from."""
+    try:
+        pair_of(mechanism, np.float64)
+    except ValueError:
+        return False
+    return True
 
 
 def _covered(mechanism: Mechanism, scheme: MultiAttributionMinSep) -> bool:

@@ -65,7 +65,7 @@ def compare(
     epsilons, epochs = tuple(epsilons), tuple(epochs)
     validate.together(
         lambda: validate.integer(iterations=iterations, at_least=2),
-        lambda: validate.real(delta=delta, above=0, at_most=1),
+        lambda: validate.real(delta=delta, above=0, below=1),
         lambda: validate.integer(max_bands=max_bands, at_least=2),
         *(lambda value=value: validate.real(epsilons=value, above=0) for value in epsilons),
         *(lambda value=value: validate.integer(epochs=value, at_least=2) for value in epochs),

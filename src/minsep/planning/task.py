@@ -36,7 +36,7 @@ class Task:
             lambda: validate.real(batch_size=self.batch_size, above=0, at_most=examples if known else None),
             lambda: validate.integer(iterations=self.iterations, at_least=1),
             lambda: validate.real(epsilon=self.epsilon, above=0),
-            lambda: validate.real(delta=self.delta, above=0, at_most=1),
+            lambda: validate.real(delta=self.delta, above=0, below=1),
         ]
         if self.max_batch_size is not None:
             least = math.ceil(self.batch_size) if self.batch_size > 0 else 1

@@ -110,6 +110,7 @@ class PrivateTraining(Training):
         per_layer: bool = False,
         scale_stability: float | None = None,
         certificate: "Certificate | None" = None,
+        verify: bool = False,
         seed: int | None = None,
     ) -> None:
         self._run = PrivateRun(
@@ -118,6 +119,7 @@ class PrivateTraining(Training):
             clip_norm=clip_norm,
             expected_batch=expected_batch,
             certificate=certificate,
+            verify=verify,
             seed=seed,
         )
         self._micro_batch = validate.integer(micro_batch=micro_batch, at_least=1)

@@ -46,6 +46,7 @@ class PrivateRun(Uncopyable):
         clip_norm: float,
         expected_batch: float | None,
         certificate: "Certificate | None",
+        verify: bool,
         seed: int | None,
         rank: int = 0,
         processes: int = 1,
@@ -57,8 +58,11 @@ class PrivateRun(Uncopyable):
         if expected_batch is None:
             expected_batch = mechanism.scheme.expected_batch_size(num_examples)
         self.expected_batch = validate.real(expected_batch=expected_batch, above=0)
+        self._verify = verify
         if certificate is not None:
-            check_certificate(certificate, mechanism)
+            check_certificate(certificate, mechanism, verify)
+        elif verify:
+            raise ValueError("verify is True, but there is no certificate to verify: give one, or leave verify out.")
         self.certificate = certificate
         self.steps = 0
         self._share = slice(rank, None, processes)
@@ -145,8 +149,8 @@ class PrivateRun(Uncopyable):
     def load_state_dict(self, state: State) -> None:
         """Continue as the run that gave this state would."""
         certificate = None if state["certificate"] is None else _read_certificate(state["certificate"])
-        if certificate is not None:
-            check_certificate(certificate, self.mechanism)
+        if certificate is not None and certificate != self.certificate:
+            check_certificate(certificate, self.mechanism, self._verify)
         self._stream.load_state_dict(state["batches"])
         self.example_seeds = ExampleSeeds(Key.from_hex(state["examples"]))
         self.certificate = certificate or self.certificate
@@ -198,9 +202,9 @@ def check_clip_norm(clip_norm: float) -> float:
     return validate.real(clip_norm=clip_norm, above=_LEAST_CLIP_NORM)
 
 
-def check_certificate(certificate: "Certificate", mechanism: Mechanism) -> None:
-    """Refuse a certificate that did not pass or that is another mechanism's."""
-    from minsep.accounting import Certificate
+def check_certificate(certificate: "Certificate", mechanism: Mechanism, verified: bool) -> None:
+    """Refuse a certificate that did not pass or is another mechanism's; if asked, draw its samples again as well."""
+    from minsep.accounting import Certificate, verify
 
     if not isinstance(certificate, Certificate):
         raise ValueError(f"certificate is {certificate!r}, but it must be a minsep.Certificate.")
@@ -208,6 +212,10 @@ def check_certificate(certificate: "Certificate", mechanism: Mechanism) -> None:
         raise ValueError("certificate is of another mechanism than the one given: certify the mechanism that is run.")
     if not certificate.passed:
         raise ValueError(f"certificate did not pass. {certificate.statement}")
+    if verified:
+        result = verify(certificate)
+        if not result.holds:
+            raise ValueError(f"certificate does not hold. {result.reason}")
 
 
 def refuse_gradient(step: int) -> ValueError:

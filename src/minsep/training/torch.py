@@ -62,6 +62,8 @@ class PrivateTraining(Training):
     - `clip_norm` bounds the norm of an example's gradient over all parameters, or with `per_layer` by equal parts.
     - `schedule(step)` is a factor of the optimiser's learning rates, a function of the step (from 0) alone.
     - Under `torch.distributed` each process takes its share of a batch and keeps its part of the noise.
+    - A `certificate` must be this mechanism's and have passed. That is read off it and not verified: `verify` draws its
+      samples again, which takes as long as `minsep.verify`, and refuses one that does not hold.
     - The noise is of the parameters' order and sizes; without a seed its key comes from the operating system.
     - A step tells nothing about the data: losses and norms of a batch are not private.
 
@@ -95,6 +97,7 @@ class PrivateTraining(Training):
         scaling: ScaleThenPrivatize | None = None,
         schedule: Callable[[int], float] | None = None,
         certificate: "Certificate | None" = None,
+        verify: bool = False,
         seed: int | None = None,
     ) -> None:
         self.model, self.optimizer = model, optimizer
@@ -109,6 +112,7 @@ class PrivateTraining(Training):
             clip_norm=clip_norm,
             expected_batch=expected_batch,
             certificate=certificate,
+            verify=verify,
             seed=seed,
             rank=self._processes.rank,
             processes=self._processes.count,
