@@ -7,6 +7,8 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from minsep._cache import find_cache
+
 if TYPE_CHECKING:
     from minsep.accounting import Calibration as Calibration
     from minsep.accounting import Certificate as Certificate
@@ -80,6 +82,8 @@ _ROOM_OF = {
 
 __all__ = [*sorted(_ROOM_OF), "__version__"]
 __version__ = version("minsep")
+
+find_cache()
 
 
 def __getattr__(name: str) -> Any:

@@ -54,6 +54,18 @@ class Mechanism(Described):
         return self.strategy.iterations
 
     @property
+    def name(self) -> str:
+        """The sampling scheme and the strategy's size, in words.
+
+        >>> import minsep
+        >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
+        >>> Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=0.8).name
+        'b-min-sep, b = 10, 4 bands'
+        """
+        bands = self.strategy.bands
+        return f"{self.scheme.name}, {bands} band{'s' if bands > 1 else ''}"
+
+    @property
     def root_mean_squared_error(self) -> float:
         """Root of the mean variance of the prefix sums of the noise, for clip norm 1: the smaller, the better."""
         return self.noise_multiplier * float(np.sqrt(self.strategy.mean_squared_error))

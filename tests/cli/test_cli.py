@@ -1,15 +1,24 @@
 import json
 import os
 import pty
+import shutil
 import signal
 import stat
 import subprocess
 import sys
+import time
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import typer.testing
 
 import minsep
+import minsep.planning.planner
+from minsep.accounting import calibration
+from minsep.cli.app import app
+from minsep.cli.progress import Bar
 
 # Tables and bars are as wide as the terminal is.
 WIDE = os.environ | {"COLUMNS": "120"}
@@ -91,14 +100,21 @@ def test_calibrate_certify_and_verify_agree(tmp_path):
     assert (verified.returncode, json.loads(verified.stdout)["holds"]) == (0, True)
     path.write_text(path.read_text().replace('"epsilon": 2.0', '"epsilon": 1.9'))
     tampered = run("verify", str(path))
-    assert tampered.returncode in (1, 2)
-    assert "Traceback" not in tampered.stderr
+    assert tampered.returncode == 1
+    assert "the file was changed" in tampered.stdout
+    assert json.loads(run("verify", str(path), "--json").stdout)["holds"] is False
+    path.write_text("no certificate")
+    assert run("verify", str(path)).returncode == 2
+    assert run("verify", str(tmp_path / "none.json")).returncode == 2
 
 
 def test_a_refused_certificate_exits_1(tmp_path):
     result = run("certify", *SMALL, "--noise-multiplier", "0.3", "--epsilon", "1", "--delta", "1e-4", "--seed", "0")
     assert result.returncode == 1
     assert "Not certified" in result.stdout
+    assert "b-min-sep, b = 4, 2 bands" in result.stdout
+    assert "delta is estimated at" in result.stdout
+    assert "Try a larger noise multiplier" in result.stdout
 
 
 def test_the_paper_s_test_is_at_hand():
@@ -126,7 +142,7 @@ def test_plan_writes_its_certificate_report_and_picture(tmp_path):
     outputs = ["--report", str(files["plan.html"]), "--plot", str(files["plan.svg"])]
     result = run("plan", *TASK, *options, *outputs)
     assert result.returncode == 0, result.stderr
-    assert "estimating" not in result.stderr  # no bar without a terminal; matplotlib may speak of its caches
+    assert "\x1b" not in result.stderr  # no bar without a terminal; matplotlib may speak of its caches
     assert "mechanisms, ranked by estimates" in result.stdout
     assert "Train with" in result.stdout
     assert all(path.stat().st_size > 1000 for path in files.values())
@@ -237,3 +253,197 @@ def test_help_has_an_example_for_every_command():
     for command in COMMANDS:
         assert command in top.stdout
         assert f"Example: minsep {command} " in run(command, "--help").stdout
+
+
+def test_the_version_is_printed():
+    assert run("--version").stdout == f"minsep {minsep.__version__}\n"
+
+
+def test_numbers_may_be_written_as_people_write_them():
+    plain, other = (
+        run("batches", "--examples", examples, "--batch-size", size, "--iterations", count, "--seed", "1", "--json")
+        for examples, size, count in (("60000", "1024", "20"), ("60,000", "1,024", "2e1"))
+    )
+    assert plain.returncode == other.returncode == 0
+    assert plain.stdout == other.stdout
+    for bad in ("6,00", "1.5", "many", "1e400"):
+        refused = run("strategy", "--iterations", bad, "--bands", "1")
+        assert refused.returncode == 2
+        assert "is not a whole number" in refused.stderr
+
+
+def test_options_that_a_scheme_does_not_have_are_refused():
+    for scheme in ("poisson", "balls-in-bins", "unamplified"):
+        result = run("delta", *SMALL, "--scheme", scheme, "--noise-multiplier", "1", "--epsilon", "1")
+        assert result.returncode == 2
+        assert f"min_sep is 4, but the scheme {scheme} has" in result.stderr
+    result = run("plan", *TASK, "--scheme", "poisson", "--min-sep", "4")
+    assert result.returncode == 2
+    assert "min-sep is not among the schemes" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("scheme", "made"),
+    [
+        ("min-sep", minsep.MinSep(0.04, 4)),
+        ("cold-min-sep", minsep.MinSep(0.04, 4, "cold")),
+        ("cyclic-poisson", minsep.CyclicPoisson(0.04, 4)),
+        ("poisson", minsep.Poisson(0.04)),
+        ("balls-in-bins", minsep.BallsInBins(25)),
+        ("unamplified", minsep.Unamplified(25, 2)),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["npz", "csv", "jsonl", "parquet"])
+def test_batches_of_every_scheme_in_the_format_of_the_file(scheme, made, suffix, tmp_path):
+    path = tmp_path / f"batches.{suffix}"
+    separation = ["--min-sep", "4"] if "sep" in scheme or "cyclic" in scheme else []
+    runner = typer.testing.CliRunner()
+    arguments = ["--examples", "500", "--batch-size", "20", "--iterations", "30", "--seed", "7", "-o", str(path)]
+    result = runner.invoke(app, ["batches", *arguments, "--scheme", scheme, *separation, "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["scheme"] == made.name
+    mechanism = minsep.Mechanism(minsep.BandedToeplitz.identity(iterations=30), made, 1.0)
+    expected = [batch.tolist() for batch in mechanism.batches(500, seed=7)]
+    assert read_batches(path) == expected
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def read_batches(path):
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    if path.suffix == ".npz":
+        saved = np.load(path)
+        return [part.tolist() for part in np.split(saved["indices"], saved["offsets"][1:-1])]
+    if path.suffix == ".csv":
+        rows = [line.split(",") for line in path.read_text().split()[1:]]
+    else:
+        import pyarrow.parquet
+
+        table = pyarrow.parquet.read_table(path)
+        rows = zip(table["iteration"].to_pylist(), table["index"].to_pylist(), strict=True)
+    batches = [[] for _ in range(30)]
+    for iteration, index in rows:
+        batches[int(iteration)].append(int(index))
+    return batches
+
+
+def test_files_that_cannot_be_written_are_refused_before_any_work(tmp_path, monkeypatch):
+    runner = typer.testing.CliRunner()
+    monkeypatch.setattr(minsep.planning.planner, "Search", None)  # any work would fail
+
+    def problems(*options):
+        result = runner.invoke(app, ["plan", *TASK, *options])
+        assert isinstance(result.exception, ValueError)
+        return str(result.exception)
+
+    same = str(tmp_path / "one.html")
+    assert "report is" in problems("-o", same, "--report", same)
+    assert "a file of its own" in problems("-o", same, "--report", same)
+    assert "that is a folder" in problems("-o", str(tmp_path))
+    assert "does not exist" in problems("-o", str(tmp_path / "none" / "c.json"))
+    assert "cannot be written to" in problems("-o", "/proc/c.json")
+    assert "plot is 'x.pdf', but its suffix must be" in problems("--plot", "x.pdf")
+    monkeypatch.setattr("minsep.report.files.find_spec", lambda name: None)
+    assert "Reports and plots need plotly" in problems("--report", same)
+
+
+@pytest.mark.parametrize("command", ["plan", "certify"])
+def test_a_result_is_printed_even_if_it_cannot_be_written(command, tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(f"minsep.cli.{command}.save", fail)
+    path = str(tmp_path / "certificate.json")
+    arguments = {
+        "plan": [*TASK, "--scheme", "poisson", "--seed", "0"],
+        "certify": [*SMALL, "--noise-multiplier", "2", "--epsilon", "2", "--delta", "1e-3"],
+    }[command]
+    result = typer.testing.CliRunner().invoke(app, [command, *arguments, "-o", path])
+    assert "could not be written: No space left" in str(result.exception)
+    printed = result.stdout[result.stdout.index("{") :]
+    assert minsep.Certificate.from_json(printed).passed
+
+
+def test_a_fallback_is_announced_first_and_named(monkeypatch):
+    certify = calibration.certify
+
+    def rejecting(mechanism, *arguments, **options):
+        found = certify(mechanism, *arguments, **options)
+        if not isinstance(mechanism.scheme, minsep.MinSep):
+            return found
+        return replace(found, proofs=tuple(replace(proof, passed=False, reason="no luck") for proof in found.proofs))
+
+    monkeypatch.setattr(calibration, "certify", rejecting)
+    arguments = [*TASK, "--min-sep", "4", "--seed", "1"]
+    runner = typer.testing.CliRunner(env={"COLUMNS": "120"})
+    planned = runner.invoke(app, ["plan", *arguments, "--max-bands", "2", "--scheme", "min-sep", "--no-tune"])
+    calibrated = runner.invoke(app, ["calibrate", *arguments, "--bands", "2"])
+    for result in (planned, calibrated):
+        assert result.exit_code == 0, result.output
+        assert result.stdout.startswith("b-min-sep, b = 4, 2 bands was not certified")
+        assert "so this is cyclic Poisson, cycle 4, 2 bands, which has an exact proof." in result.stdout
+        (row,) = (line for line in result.stdout.splitlines() if "│ Mechanism" in line)
+        assert "cyclic Poisson, cycle 4, 2 bands" in row
+    assert "Train with cyclic Poisson, cycle 4, 2 bands" in planned.stdout.replace("\n", " ")
+
+
+def test_edges_of_a_budget_are_refused_skipped_or_answered():
+    refused = run("plan", *TASK[:-1], "1")
+    assert refused.returncode == 2
+    assert refused.stderr == "Error: delta is 1.0, but it must be a finite number above 0 and below 1.\n"
+    small = ["--max-bands", "2", "--no-tune", "--seed", "0"]
+    tiny = run("plan", *TASK[:-1], "1e-15", *small, "--json")
+    assert tiny.returncode == 0, tiny.stderr
+    found = json.loads(tiny.stdout)
+    assert found["certificate"]["passed"]
+    skipped = {one["scheme"] for one in found["table"] if "carries deltas from" in one["skipped"]}
+    assert skipped == {"poisson", "cyclic-poisson"}
+    large = run("plan", *TASK[:-3], "100", "--delta", "1e-5", *small)
+    assert large.returncode == 0, large.stderr
+    longer = ["--examples", "5e6", "--batch-size", "50", "--iterations", "60", "--bands", "2"]
+    budget = ["--epsilon", "4", "--delta", "1e-5"]
+    bins = run("certify", *longer, *budget, "--scheme", "balls-in-bins", "--noise-multiplier", "1")
+    assert bins.returncode == 2
+    assert "nobody comes back after 100,000: account for MinSep with a min_sep of up to 60" in bins.stderr
+    planned = run("plan", *longer[:-2], *budget, *small, "--scheme", "balls-in-bins", "--scheme", "poisson")
+    assert planned.returncode == 0, planned.stderr
+    assert "a separation of 100,000 is longer than the run" in planned.stdout
+
+
+def test_outside_of_a_terminal_something_is_said_at_times(monkeypatch, capfd):
+    monkeypatch.setattr("minsep.cli.progress._SECONDS", 0.05)
+    with Bar("verifying") as bar:
+        time.sleep(0.2)
+        bar.show("drawing")
+        time.sleep(0.2)
+    said = capfd.readouterr().err
+    assert "s] verifying\n" in said
+    assert "s] drawing\n" in said
+    time.sleep(0.2)
+    assert capfd.readouterr().err == ""
+
+
+def test_no_writable_home_and_a_read_only_installation_are_no_hindrance(tmp_path):
+    package = tmp_path / "minsep"
+    source = Path(minsep.__file__).parent
+    shutil.copytree(source, package, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in [package, *(path for path in package.rglob("*") if path.is_dir())]:
+        (folder / "__pycache__").touch()  # a file, so that nothing can be kept there even by root
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {name: value for name, value in WIDE.items() if name not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")} | {
+        "HOME": "/proc/nobody",
+        "PYTHONPATH": str(tmp_path),
+        "TMPDIR": str(temporary),
+    }
+    command = [sys.executable, "-m", "minsep", "strategy", "--iterations", "30", "--bands", "3"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    (cache,) = temporary.glob("minsep-*")
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+    assert list(cache.rglob("*.nbi"))
+    # A folder that somebody else could have filled is not used.
+    cache.chmod(0o777)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert len(list(temporary.glob("minsep-*"))) == 2

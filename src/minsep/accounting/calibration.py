@@ -60,6 +60,8 @@ class Calibration:
     delta: float
     """Of the whole procedure, the chance of a wrong certificate included."""
     rungs: tuple[Rung, ...]
+    fallback: str = ""
+    """Why the mechanism is another one than was asked for; empty if it is not."""
 
 
 Report = Callable[[float, Progress | None], None]
@@ -87,6 +89,7 @@ def calibrate(
     Where an exact curve exists it gives the answer directly. Otherwise a ladder around the noise multiplier at which
     the estimated delta is the target, with steps of 0.5 %, is tested. `progress` is told the noise multiplier at hand
     and how its test stands. `near` says where to look first. `test="fixed"` uses the verifier of the b-min-sep paper.
+    Where no rung passes, the answer is another mechanism with an exact proof, and `fallback` says so.
 
     >>> import minsep
     >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
@@ -158,7 +161,12 @@ def calibrate(
         higher = (certificate for certificate in map(test_rung, range(first + 1, len(ladder))) if certificate.passed)
         best = next(higher, best)
     if not best.passed:
-        return Calibration(safe, certify(safe, epsilon, delta, seed=seed), epsilon, delta, tuple(rungs))
+        why = "; ".join(f"{proof.direction}: {proof.reason}" for proof in best.proofs if not proof.passed)
+        fallback = (
+            f"{start.name} was not certified below noise multiplier {highest:.4g} ({why}), so this is {safe.name}, "
+            "which has an exact proof."
+        )
+        return Calibration(safe, certify(safe, epsilon, delta, seed=seed), epsilon, delta, tuple(rungs), fallback)
     mechanism = start.with_noise_multiplier(best.mechanism["noise_multiplier"])
     return Calibration(mechanism, best, epsilon, delta, tuple(rungs))
 

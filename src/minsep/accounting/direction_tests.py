@@ -150,7 +150,8 @@ class DirectionTest:
         limit = self._plan.max_samples or self._patience(bound / level * self._target)
         wealth = self._bet(proposal, shift.epsilon, level, bound, limit)
         passed = wealth.log_wealth >= self._target
-        reason = "" if passed else wealth.broken or f"{wealth.samples:,} samples did not suffice"
+        outcome = "speak against it" if wealth.log_wealth <= -self._target else "did not suffice"
+        reason = "" if passed else wealth.broken or f"{wealth.samples:,} samples {outcome}"
         finite = max(wealth.log_wealth, -1e300)
         return DirectionProof(**common, passed=passed, reason=reason, samples=wealth.samples, log_wealth=finite)
 

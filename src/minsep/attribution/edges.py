@@ -122,7 +122,7 @@ def _read_csv_text(path: Path, header: bool, columns: tuple[int, int]) -> tuple[
 
 def _read_parquet(path: Path) -> tuple[NDArray[Any], NDArray[Any], int]:
     """Read two columns; rows are counted from 0. A column of lists of users has one row an example."""
-    pyarrow, parquet = _pyarrow()
+    pyarrow, parquet = pyarrow_modules()
     names = parquet.read_schema(path).names
     if len(names) < 2:
         raise ValueError(f"The file {str(path)!r} has the columns {names}, but it must have two: example and user.")
@@ -171,21 +171,19 @@ def _refuse_negative(ids: NDArray[Any], name: str, first_row: int) -> None:
         )
 
 
-def check_writable(path: Path) -> None:
-    """Refuse a file of examples that could not be written, before any work is done for it."""
+def check_format(path: Path) -> None:
+    """Refuse a file of examples whose format could not be written, before any work is done for it."""
     if path.suffix.lower() not in (".csv", ".parquet"):
         raise ValueError(f"output is {str(path)!r}, but its name must end in .csv or .parquet.")
     if path.suffix.lower() == ".parquet":
-        _pyarrow()
-    if not path.absolute().parent.is_dir():
-        raise ValueError(f"output is {str(path)!r}, but the folder {str(path.absolute().parent)!r} does not exist.")
+        pyarrow_modules()
 
 
 def write_examples(path: Path, ids: NDArray[Any]) -> None:
     """Write the ids of examples, in their order, as a column `example`; whole or not at all."""
     partial = path.with_name(path.name + ".partial")
     if path.suffix.lower() == ".parquet":
-        pyarrow, parquet = _pyarrow()
+        pyarrow, parquet = pyarrow_modules()
         parquet.write_table(pyarrow.table({"example": ids}), partial)
     else:
         with open(partial, "w", newline="", encoding="utf-8") as file:
@@ -195,7 +193,8 @@ def write_examples(path: Path, ids: NDArray[Any]) -> None:
     partial.replace(path)
 
 
-def _pyarrow() -> tuple[Any, Any]:
+def pyarrow_modules() -> tuple[Any, Any]:
+    """Return pyarrow and pyarrow.parquet, or say how to have them."""
     try:
         import pyarrow
         import pyarrow.parquet

@@ -144,6 +144,11 @@ class MultiAttributionMinSep(Scheme):
         """Return the same batches, accounted for an adversary who knows every coin."""
         return replace(self, coins="public")
 
+    @property
+    def name(self) -> str:
+        """The scheme with its parameters, in words."""
+        return f"b-min-sep of users, b = {self.min_sep}, at most {self.user_bound} examples a user"
+
     def describe(self) -> Description:
         """Return the scheme as plain data: public numbers, nothing of the graph."""
         return {

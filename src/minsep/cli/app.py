@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
@@ -19,7 +20,6 @@ BAD_INPUT, INTERRUPTED = 2, 130
 SOON = 0.05
 
 app = typer.Typer(
-    help="Differentially private training: correlated noise, b-min-sep batches, and a certificate for both.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -69,6 +69,23 @@ def stoppable(command: Callable[..., None]) -> Callable[..., None]:
                 sys.unraisablehook = said_before
 
     return stopping
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from minsep import __version__
+
+        print(f"minsep {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Differentially private training: correlated noise, b-min-sep batches, and a certificate for both."""
 
 
 for command in (plan, calibrate, certify, verify, delta, epsilon, compare, strategy, batches, bound):

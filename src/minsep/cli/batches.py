@@ -1,45 +1,52 @@
-"""`minsep batches`: the batches of a b-min-sep run."""
+"""`minsep batches`: the batches of a run."""
 
+import csv
+import io
+import json as json_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from minsep.cli.options import BatchSize, Examples, Iterations, Json, MaxBatchSize, MinSep, Seed
-from minsep.cli.output import print_json, print_table
+from minsep.cli.options import Json, Seed, Setting, command
+from minsep.cli.output import Files, print_json, print_table
+from minsep.cli.progress import Bar
+
+FORMATS = (".npz", ".csv", ".jsonl", ".parquet")
 
 
+@command
 def batches(
-    examples: Examples,
-    batch_size: BatchSize,
-    iterations: Iterations,
-    min_sep: MinSep = None,
-    max_batch_size: MaxBatchSize = None,
+    setting: Setting,
     seed: Seed = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the indices to this .npz file, for its owner alone.")
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Write the indices to this file, for its owner alone: .npz (indices, offsets), .csv or .parquet (rows "
+            "of iteration and index), or .jsonl (a list a line).",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Draw all batches of a run with b-min-sep sampling, and summarise or save them.
+    """Draw all batches of a run, with any of the sampling schemes, and summarise or save them.
 
     Example: `minsep batches --examples 60000 --batch-size 512 --iterations 2000 --min-sep 16 -o batches.npz`
     """
     import numpy as np
 
-    from minsep import BandedToeplitz, Mechanism, MinSep, Truncation, _validation, save_state
-
-    examples = _validation.integer(examples=examples, at_least=1)
-    separation = 1 if min_sep is None else min_sep
-    scheme = MinSep(rate=batch_size / examples, min_sep=separation)
-    truncation = None if max_batch_size is None else Truncation(batch_size=max_batch_size)
-    identity = BandedToeplitz.identity(iterations=iterations)
-    stream = Mechanism(identity, scheme, 1.0, truncation).batches(examples, seed=seed)
-    drawn = [batch[batch >= 0] for batch in stream]
-    sizes = np.array([batch.size for batch in drawn])
-    taking_part = np.bincount(np.concatenate(drawn), minlength=examples)
+    files = Files(output=output)
+    mechanism = setting.mechanism(1.0, *files.checks(), lambda: _check_format(output))
+    examples, scheme = setting.examples, mechanism.scheme
+    with Bar("drawing batches"):
+        drawn = [batch[batch >= 0] for batch in mechanism.batches(examples, seed=seed)]
+        sizes = np.array([batch.size for batch in drawn])
+        taking_part = np.bincount(np.concatenate(drawn), minlength=examples)
+        files.write("output", lambda path: _write(path, drawn))
     summary: dict[str, float | str] = {
-        "iterations": iterations,
+        "scheme": scheme.name,
+        "iterations": setting.iterations,
         "expected_batch_size": scheme.expected_batch_size(examples),
         "sampling_prob": scheme.sampling_prob,
         "mean_batch_size": float(sizes.mean()),
@@ -48,21 +55,58 @@ def batches(
         "most_participations": int(taking_part.max()),
         "examples_never_used": int((taking_part == 0).sum()),
     }
-    if output is not None:
-        save_state(output, {"indices": np.concatenate(drawn), "offsets": np.concatenate([[0], sizes.cumsum()])})
-        summary["output"] = str(output)
     if json:
-        print_json(summary)
+        print_json(summary | ({"output": str(output)} if files.rows() else {}))
+    else:
+        print_table(
+            f"Batches of {examples:,} examples, {scheme.name}",
+            {
+                "Batches": f"{setting.iterations:,}",
+                "Expected batch size": f"{summary['expected_batch_size']:,.1f}",
+                "Probability to take part when available": f"{scheme.sampling_prob:.6g}",
+                "Batch sizes: mean (smallest to largest)": f"{sizes.mean():,.1f} ({sizes.min():,} to {sizes.max():,})",
+                "Most participations of one example": f"{taking_part.max():,}",
+                "Examples never used": f"{summary['examples_never_used']:,}",
+                **files.rows(),
+            },
+        )
+    files.finish()
+
+
+def _check_format(path: Path | None) -> None:
+    if path is None:
         return
-    print_table(
-        f"b-min-sep batches, {examples:,} examples, separation {separation}",
-        {
-            "Batches": f"{iterations:,}",
-            "Expected batch size": f"{summary['expected_batch_size']:,.1f}",
-            "Probability to take part when available": f"{scheme.sampling_prob:.6g}",
-            "Batch sizes: mean (smallest to largest)": f"{sizes.mean():,.1f} ({sizes.min():,} to {sizes.max():,})",
-            "Most participations of one example": f"{taking_part.max():,}",
-            "Examples never used": f"{summary['examples_never_used']:,}",
-            **({"Written to": str(output)} if output else {}),
-        },
-    )
+    if path.suffix.lower() not in FORMATS:
+        raise ValueError(f"output is {str(path)!r}, but its suffix must be {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
+    if path.suffix.lower() == ".parquet":
+        from minsep.attribution.edges import pyarrow_modules
+
+        pyarrow_modules()
+
+
+def _write(path: Path, drawn: list[Any]) -> None:
+    import numpy as np
+
+    from minsep.state import save_state, write_private
+
+    sizes = np.array([batch.size for batch in drawn])
+    indices = np.concatenate(drawn)
+    numbers = np.repeat(np.arange(sizes.size), sizes)
+    match path.suffix.lower():
+        case ".npz":
+            save_state(path, {"indices": indices, "offsets": np.concatenate([[0], sizes.cumsum()])})
+        case ".jsonl":
+            lines = (json_module.dumps(batch.tolist()) + "\n" for batch in drawn)
+            write_private(path, lambda file: file.writelines(line.encode() for line in lines))
+        case ".csv":
+            text = io.StringIO(newline="")
+            writer = csv.writer(text)
+            writer.writerow(["iteration", "index"])
+            writer.writerows(zip(numbers.tolist(), indices.tolist(), strict=True))
+            write_private(path, lambda file: file.write(text.getvalue().encode()))
+        case ".parquet":
+            from minsep.attribution.edges import pyarrow_modules
+
+            pyarrow, parquet = pyarrow_modules()
+            table = pyarrow.table({"iteration": numbers, "index": indices})
+            write_private(path, lambda file: parquet.write_table(table, file))

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from minsep.cli.options import Json
-from minsep.cli.output import print_json, print_table
+from minsep.cli.output import Files, print_json, print_table
+from minsep.cli.progress import Bar
 
 
 def bound(
@@ -32,21 +33,23 @@ def bound(
     Example: `minsep bound edges.csv --user-bound 2 -o kept.parquet`
     """
     from minsep import AttributionGraph, bound_contributions
-    from minsep.attribution.edges import check_writable, write_examples
+    from minsep import _validation as validate
+    from minsep.attribution.edges import check_format, write_examples
 
-    if output is not None:
-        check_writable(output)
-    graph = AttributionGraph.from_edges(edges)
-    bounded = bound_contributions(
-        graph, user_bound, duplicates=duplicates, neighbourhood_bound=neighbourhood_bound, seed=seed
-    )
+    files = Files(output=output)
+    validate.together(*files.checks(), *([] if output is None else [lambda: check_format(output)]))
+    with Bar(f"bounding the contributions of {edges}"):
+        graph = AttributionGraph.from_edges(edges)
+        bounded = bound_contributions(
+            graph, user_bound, duplicates=duplicates, neighbourhood_bound=neighbourhood_bound, seed=seed
+        )
+        kept = bounded.graph.example_ids
+        assert kept is not None
+        files.write("output", lambda path: write_examples(path, kept))
     summary: dict[str, Any] = bounded.summary()
-    if output is not None:
-        assert bounded.graph.example_ids is not None
-        write_examples(output, bounded.graph.example_ids)
-        summary["output"] = str(output)
     if json:
-        print_json(summary)
+        print_json(summary | ({"output": str(output)} if files.rows() else {}))
+        files.finish()
         return
     rows = {
         "Examples kept": f"{summary['examples_kept']:,} of {summary['examples_before']:,}",
@@ -57,6 +60,7 @@ def bound(
         "Examples that share users with one: mean (largest)": (
             f"{summary['mean_neighbourhood']:.2f} ({summary['largest_neighbourhood']:,})"
         ),
-        **({"Written to": str(output)} if output else {}),
+        **files.rows(),
     }
     print_table(f"Contributions bounded to {user_bound} examples a user", rows)
+    files.finish()

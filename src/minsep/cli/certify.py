@@ -1,5 +1,6 @@
 """`minsep certify`, `calibrate`, `verify`, `delta` and `epsilon`: how private a mechanism is."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,10 +19,11 @@ from minsep.cli.options import (
     budget_checks,
     command,
 )
-from minsep.cli.output import print_json, print_table, save
+from minsep.cli.output import Files, print_json, print_table, save
 from minsep.cli.progress import Bar
 
 REFUSED = 1
+_ADVICE_SAMPLES = 20_000
 
 
 @command
@@ -42,7 +44,8 @@ def certify(
     """
     import minsep
 
-    checks = [*budget_checks(epsilon=epsilon, delta=delta), *work.check()]
+    files = Files(output=output)
+    checks = [*budget_checks(epsilon=epsilon, delta=delta), *work.check(), *files.checks()]
     mechanism = setting.mechanism(noise_multiplier, *checks)
     with Bar() as bar:
         certificate = minsep.certify(
@@ -54,7 +57,13 @@ def certify(
             workers=work.workers,
             progress=lambda state: bar.show_test(noise_multiplier, state),
         )
-    _report(certificate, output, json)
+        if not certificate.passed:
+            bar.show("estimating delta")
+        advice = "" if certificate.passed else _advice(mechanism, epsilon, delta)
+    _report(certificate, files, json)
+    if advice:
+        print(advice, file=sys.stderr if json else sys.stdout)
+    _finish(certificate, files)
 
 
 @command
@@ -73,7 +82,9 @@ def calibrate(
     """
     import minsep
 
-    start = setting.mechanism(1.0, *budget_checks(epsilon=epsilon, delta=delta), *work.check())
+    files = Files(output=output)
+    checks = [*budget_checks(epsilon=epsilon, delta=delta), *work.check(), *files.checks()]
+    start = setting.mechanism(1.0, *checks)
     with Bar() as bar:
         found = minsep.calibrate(
             start.strategy,
@@ -86,7 +97,10 @@ def calibrate(
             workers=work.workers,
             progress=bar.show_test,
         )
-    _report(found.certificate, output, json)
+    if found.fallback:
+        print(found.fallback, file=sys.stderr if json else sys.stdout)
+    _report(found.certificate, files, json)
+    _finish(found.certificate, files)
 
 
 def verify(
@@ -99,8 +113,13 @@ def verify(
     Example: `minsep verify certificate.json`
     """
     import minsep
+    from minsep.accounting.certificates import ChangedCertificateError
 
-    result = minsep.verify(minsep.Certificate.load(certificate), workers=workers)
+    with Bar(f"verifying {certificate}"):
+        try:
+            result = minsep.verify(minsep.Certificate.load(certificate), workers=workers)
+        except ChangedCertificateError as error:
+            result = minsep.Verification(False, str(error))
     if json:
         print_json({"holds": result.holds, "reason": result.reason})
     else:
@@ -121,7 +140,9 @@ def delta(
     import minsep
 
     mechanism = setting.mechanism(noise_multiplier, *budget_checks(epsilon=epsilon), *work.check())
-    _print_estimate("delta", minsep.estimate_delta(mechanism, epsilon, seed=work.seed or 0, workers=work.workers), json)
+    with Bar("estimating delta"):
+        estimate = minsep.estimate_delta(mechanism, epsilon, seed=work.seed or 0, workers=work.workers)
+    _print_estimate("delta", estimate, json)
 
 
 @command
@@ -134,9 +155,9 @@ def epsilon(setting: Setting, noise_multiplier: NoiseMultiplier, delta: Delta, w
     import minsep
 
     mechanism = setting.mechanism(noise_multiplier, *budget_checks(delta=delta), *work.check())
-    _print_estimate(
-        "epsilon", minsep.estimate_epsilon(mechanism, delta, seed=work.seed or 0, workers=work.workers), json
-    )
+    with Bar("estimating epsilon"):
+        estimate = minsep.estimate_epsilon(mechanism, delta, seed=work.seed or 0, workers=work.workers)
+    _print_estimate("epsilon", estimate, json)
 
 
 def proof_rows(certificate: Any) -> dict[str, str]:
@@ -154,20 +175,48 @@ def proof_rows(certificate: Any) -> dict[str, str]:
     return rows
 
 
-def _report(certificate: Any, output: Path | None, json: bool) -> None:
-    if output is not None:
-        save(output, certificate.to_json() + "\n")
+def _report(certificate: Any, files: Files, json: bool) -> None:
+    """Write and print a certificate; it is printed whole if it could not be written."""
+    from minsep import Mechanism
+
+    files.write("output", lambda path: save(path, certificate.to_json() + "\n"))
     if json:
         print(certificate.to_json())
-    else:
-        rows = {"Noise multiplier": f"{certificate.mechanism['noise_multiplier']:.5g}"} | proof_rows(certificate)
-        rows["Certified"] = "yes" if certificate.passed else "no"
-        if output is not None:
-            rows["Written to"] = str(output)
-        print_table(f"({certificate.epsilon:g}, {certificate.delta:g})-DP", rows)
-        print(certificate.statement)
+        return
+    mechanism = Mechanism.from_description(certificate.mechanism)
+    rows = {"Mechanism": mechanism.name, "Noise multiplier": f"{mechanism.noise_multiplier:.5g}"}
+    rows |= proof_rows(certificate)
+    rows["Certified"] = "yes" if certificate.passed else "no"
+    print_table(f"({certificate.epsilon:g}, {certificate.delta:g})-DP", rows | files.rows())
+    print(certificate.statement)
+    if files.failed:
+        print(certificate.to_json())
+
+
+def _finish(certificate: Any, files: Files) -> None:
+    files.finish()
     if not certificate.passed:
         raise typer.Exit(REFUSED)
+
+
+def _advice(mechanism: Any, epsilon: float, delta: float) -> str:
+    """Return what delta is estimated to be, and what to try, after a refusal."""
+    import minsep
+
+    try:
+        estimate = minsep.estimate_delta(mechanism, epsilon, samples=_ADVICE_SAMPLES)
+    except ValueError:
+        return "Try a larger noise multiplier: `minsep calibrate` finds the smallest that is certified."
+    found = f"At epsilon {epsilon:g}, delta is estimated at {estimate.value:.3g} (standard error {estimate.stderr:.2g})"
+    if estimate.value > delta:
+        return (
+            f"{found}, above {delta:g}. Try a larger noise multiplier or a larger epsilon: `minsep calibrate` finds "
+            "the smallest noise multiplier that is certified."
+        )
+    return (
+        f"{found}, which is not above {delta:g}: the test could not show it. Try a noise multiplier that is a few "
+        "percent larger, which is certified with fewer samples."
+    )
 
 
 def _print_estimate(name: str, estimate: Any, json: bool) -> None:

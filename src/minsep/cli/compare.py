@@ -5,16 +5,16 @@ from typing import Annotated, Any
 
 import typer
 
-from minsep.cli.options import Json, Workers
-from minsep.cli.output import check_writable, print_grid, print_json
+from minsep.cli.options import Json, Workers, counting, measuring
+from minsep.cli.output import Files, print_grid, print_json, report_checks
 from minsep.cli.progress import Bar
 
 _OTHERS = {"cyclic-poisson": "cyclic Poisson", "balls-in-bins": "balls-in-bins"}
 
 
 def compare(
-    iterations: Annotated[int, typer.Option(help="Number of training steps.")] = 1024,
-    delta: Annotated[float, typer.Option(help="Privacy budget delta.")] = 1e-3,
+    iterations: Annotated[int, counting("Number of training steps.")] = 1024,
+    delta: Annotated[float, measuring("Privacy budget delta.")] = 1e-3,
     epsilon: Annotated[
         list[float] | None, typer.Option(help="An epsilon; may be given several times. Default: 0.5, 1, 2, 4, 8, 16.")
     ] = None,
@@ -22,7 +22,7 @@ def compare(
         list[int] | None,
         typer.Option(help="Examples over batch size; may be given several times. Default: 128, 256, 512, 1024."),
     ] = None,
-    max_bands: Annotated[int, typer.Option(help="Most diagonals of the strategy matrix to try.")] = 32,
+    max_bands: Annotated[int, counting("Most diagonals of the strategy matrix to try.")] = 32,
     workers: Workers = None,
     report: Annotated[Path | None, typer.Option(help="Write an HTML page to this file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the heat maps to this .png or .svg file.")] = None,
@@ -33,8 +33,10 @@ def compare(
     Example: `minsep compare --iterations 1024 --epsilon 1 --epsilon 4 --epoch 256 --plot ratios.svg`
     """
     import minsep
+    from minsep import _validation as validate
 
-    check_writable(report=report, plot=plot)
+    files = Files(report=report, plot=plot)
+    validate.together(*files.checks(), *report_checks(report, plot))
     options: dict[str, Any] = {}
     if epsilon:
         options["epsilons"] = epsilon
@@ -48,12 +50,11 @@ def compare(
             from minsep.report import plot_comparison, write_comparison
 
             bar.show("drawing")
-            if report is not None:
-                write_comparison(found, report)
-            if plot is not None:
-                plot_comparison(found, plot)
+            files.write("report", lambda path: write_comparison(found, path))
+            files.write("plot", lambda path: plot_comparison(found, path))
     if json:
         print_json(_as_data(found))
+        files.finish()
         return
     for other, words in _OTHERS.items():
         rows = [
@@ -66,9 +67,9 @@ def compare(
             rows,
         )
     print(f"Estimates for {iterations:,} iterations, delta {delta:g}, at most {max_bands} bands; below 1 is better.")
-    for name, path in {"Report": report, "Picture": plot}.items():
-        if path is not None:
-            print(f"{name}: {path}")
+    for name, path in files.rows().items():
+        print(f"{name}: {path}")
+    files.finish()
 
 
 def _as_data(found: Any) -> dict[str, Any]:

@@ -13,22 +13,38 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from minsep.cli.numbers import count, number
+
 TASK, BUDGET, WORK = "The task", "The budget", "The work"
 
-Examples = Annotated[int, typer.Option(help="Number of examples in the dataset.", rich_help_panel=TASK)]
-BatchSize = Annotated[float, typer.Option(help="Expected number of examples in a batch.", rich_help_panel=TASK)]
-Iterations = Annotated[int, typer.Option(help="Number of training steps.", rich_help_panel=TASK)]
+
+def counting(help: str, **more: Any) -> Any:
+    """Return an option that is a whole number: 60000, 60,000 or 6e4."""
+    return typer.Option(help=help, parser=count, metavar="INTEGER", **more)
+
+
+def measuring(help: str, **more: Any) -> Any:
+    """Return an option that is a number."""
+    return typer.Option(help=help, parser=number, metavar="NUMBER", **more)
+
+
+Examples = Annotated[int, counting("Number of examples in the dataset.", rich_help_panel=TASK)]
+BatchSize = Annotated[float, measuring("Expected number of examples in a batch.", rich_help_panel=TASK)]
+Iterations = Annotated[int, counting("Number of training steps.", rich_help_panel=TASK)]
 MaxBatchSize = Annotated[
-    int | None, typer.Option(help="Cut larger batches to this size, and pad smaller ones.", rich_help_panel=TASK)
+    int | None, counting("Cut larger batches to this size, and pad smaller ones.", rich_help_panel=TASK)
 ]
-Bands = Annotated[int, typer.Option(help="Number of diagonals of the strategy matrix.")]
+Bands = Annotated[int, counting("Number of diagonals of the strategy matrix.")]
 MinSep = Annotated[
     int | None,
-    typer.Option(help="Iterations from one participation of an example to its next, at least. Default: the bands."),
+    counting(
+        "Iterations from one participation of an example to its next, at least. Default: the bands. For "
+        "min-sep, cold-min-sep and cyclic-poisson."
+    ),
 ]
-Epsilon = Annotated[float, typer.Option(help="Privacy budget epsilon.", rich_help_panel=BUDGET)]
-Delta = Annotated[float, typer.Option(help="Privacy budget delta.", rich_help_panel=BUDGET)]
-NoiseMultiplier = Annotated[float, typer.Option(help="Standard deviation of the noise over the clip norm.")]
+Epsilon = Annotated[float, measuring("Privacy budget epsilon.", rich_help_panel=BUDGET)]
+Delta = Annotated[float, measuring("Privacy budget delta.", rich_help_panel=BUDGET)]
+NoiseMultiplier = Annotated[float, measuring("Standard deviation of the noise over the clip norm.")]
 Seed = Annotated[
     int | None,
     typer.Option(help="Make the run reproducible. Default: the system's entropy.", rich_help_panel=WORK),
@@ -41,7 +57,12 @@ Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the c
 Test = Annotated[str, typer.Option(help="betting, or fixed: the paper's, with about 100/delta samples.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
-SCHEMES = ("min-sep", "cold-min-sep", "poisson", "cyclic-poisson", "balls-in-bins")
+SCHEMES = ("min-sep", "cold-min-sep", "poisson", "cyclic-poisson", "balls-in-bins", "unamplified")
+_WITHOUT_MIN_SEP = {
+    "poisson": "has no separation",
+    "balls-in-bins": "has an epoch between participations",
+    "unamplified": "has an epoch between participations",
+}
 
 
 @dataclass(frozen=True)
@@ -90,16 +111,24 @@ class Setting:
             *more,
         ]
         if self.min_sep is not None:
-            checks.append(lambda: validate.integer(min_sep=self.min_sep, at_least=1))
+            checks += [lambda: validate.integer(min_sep=self.min_sep, at_least=1), self._check_min_sep]
+        if self.max_batch_size is not None:
+            checks.append(lambda: validate.integer(max_batch_size=self.max_batch_size, at_least=1))
         validate.together(*checks)
         strategy = minsep.BandedToeplitz.optimal(iterations=self.iterations, bands=self.bands)
         truncation = None if self.max_batch_size is None else minsep.Truncation(self.max_batch_size, self.examples)
         return minsep.Mechanism(strategy, self._scheme(truncation is not None), noise_multiplier, truncation)
 
+    def _check_min_sep(self) -> None:
+        if self.scheme in _WITHOUT_MIN_SEP:
+            why = _WITHOUT_MIN_SEP[self.scheme]
+            raise ValueError(f"min_sep is {self.min_sep}, but the scheme {self.scheme} {why}: leave it out.")
+
     def _scheme(self, truncated: bool) -> Any:
         import minsep
 
         rate = self.batch_size / self.examples
+        epoch = max(round(self.examples / self.batch_size), 1)
         separation = self.bands if self.min_sep is None else self.min_sep
         match self.scheme:
             case "poisson":
@@ -107,7 +136,9 @@ class Setting:
             case "cyclic-poisson":
                 return minsep.CyclicPoisson(rate, separation, "equal" if truncated else "random")
             case "balls-in-bins":
-                return minsep.BallsInBins(max(round(self.examples / self.batch_size), 1))
+                return minsep.BallsInBins(epoch)
+            case "unamplified":
+                return minsep.Unamplified(epoch, -(-self.iterations // epoch))
         return minsep.MinSep(rate, separation, "cold" if self.scheme == "cold-min-sep" else "warm")
 
 
@@ -115,9 +146,9 @@ def budget_checks(**budget: float) -> list[Callable[[], object]]:
     """Return the checks of an epsilon, a delta, or both."""
     from minsep import _validation as validate
 
-    most = {"epsilon": None, "delta": 1}
+    limits = {"epsilon": None, "delta": 1}
     return [
-        functools.partial(validate.real, above=0, at_most=most[name], **{name: value}) for name, value in budget.items()
+        functools.partial(validate.real, above=0, below=limits[name], **{name: value}) for name, value in budget.items()
     ]
 
 

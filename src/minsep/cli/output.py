@@ -1,6 +1,9 @@
 """How results are printed and written."""
 
 import json
+import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +43,18 @@ def _print_below(title: str, table: Table) -> None:
     console.print(table)
 
 
+def report_checks(report: Path | None, plot: Path | None) -> list[Callable[[], object]]:
+    """Return the checks that a report and a picture can be drawn."""
+    from minsep.report.files import check_package, picture_format
+
+    checks: list[Callable[[], object]] = []
+    if report is not None:
+        checks.append(lambda: check_package("plotly"))
+    if plot is not None:
+        checks += [lambda: picture_format(plot, "plot"), lambda: check_package("matplotlib")]
+    return checks
+
+
 def save(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
     partial = path.with_name(path.name + ".partial")
@@ -47,8 +62,60 @@ def save(path: Path, text: str) -> None:
     partial.replace(path)
 
 
-def check_writable(**paths: Path | None) -> None:
-    """Refuse a path whose folder does not exist, before any work is done for it."""
-    for name, path in paths.items():
-        if path is not None and not path.absolute().parent.is_dir():
-            raise ValueError(f"{name} is {str(path)!r}, but the folder {str(path.absolute().parent)!r} does not exist.")
+class Files:
+    """The files that a command is to write: checked before its work, and written after it.
+
+    What cannot be written is noted and said in the end, when the result is printed: no work is lost to a full disk.
+    """
+
+    def __init__(self, **paths: Path | None) -> None:
+        self._paths = {name: path for name, path in paths.items() if path is not None}
+        self._problems: list[str] = []
+
+    def checks(self) -> list[Callable[[], object]]:
+        """Return the checks that each file can be written."""
+        return [partial(self._check, name, path) for name, path in self._paths.items()]
+
+    def _check(self, name: str, path: Path) -> None:
+        folder = path.absolute().parent
+        if not folder.is_dir():
+            raise ValueError(f"{name} is {str(path)!r}, but the folder {str(folder)!r} does not exist.")
+        if path.is_dir():
+            raise ValueError(f"{name} is {str(path)!r}, but that is a folder: it must be a file.")
+        for other, its_path in self._paths.items():
+            if other == name:
+                break
+            if its_path.resolve() == path.resolve():
+                raise ValueError(f"{name} is {str(path)!r}, but so is {other}: each must have a file of its own.")
+        try:
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            raise ValueError(
+                f"{name} is {str(path)!r}, but the folder {str(folder)!r} cannot be written to: {error.strerror}."
+            ) from None
+
+    def write(self, name: str, how: Callable[[Path], object]) -> None:
+        """Write one of the files if it was asked for."""
+        path = self._paths.get(name)
+        if path is None:
+            return
+        try:
+            how(path)
+        except OSError as error:
+            self._problems.append(f"{name} is {str(path)!r}, but that could not be written: {error.strerror}.")
+
+    def rows(self, **words: str) -> dict[str, str]:
+        """Return what was written where, for a table, in other words than the options' if these are given."""
+        words = {"output": "Written to", "report": "Report", "plot": "Picture"} | words
+        failed = {problem.partition(" is ")[0] for problem in self._problems}
+        return {words[name]: str(path) for name, path in self._paths.items() if name not in failed}
+
+    @property
+    def failed(self) -> bool:
+        """Whether something could not be written."""
+        return bool(self._problems)
+
+    def finish(self) -> None:
+        """Say what could not be written."""
+        if self._problems:
+            raise OSError("\n".join(self._problems))

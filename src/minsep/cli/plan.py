@@ -20,8 +20,9 @@ from minsep.cli.options import (
     Output,
     Work,
     command,
+    counting,
 )
-from minsep.cli.output import check_writable, print_grid, print_table, save
+from minsep.cli.output import Files, print_grid, print_table, report_checks, save
 from minsep.cli.progress import Bar
 
 _SHOWN = 8
@@ -37,16 +38,14 @@ def plan(
     delta: Delta,
     work: Work,
     max_batch_size: MaxBatchSize = None,
-    max_bands: Annotated[int, typer.Option(help="Most diagonals of the strategy matrix to try.")] = 64,
-    min_sep: Annotated[
-        int | None, typer.Option(help="The separation of b-min-sep. Default: several are tried.")
-    ] = None,
+    max_bands: Annotated[int, counting("Most diagonals of the strategy matrix to try.")] = 64,
+    min_sep: Annotated[int | None, counting("The separation of b-min-sep. Default: several are tried.")] = None,
     scheme: Annotated[
         list[str] | None,
         typer.Option(help="Try only poisson, cyclic-poisson, balls-in-bins or min-sep; may be given several times."),
     ] = None,
     model_size: Annotated[
-        int | None, typer.Option(help="Number of parameters: bounds the bands by the memory for noise.")
+        int | None, counting("Number of parameters: bounds the bands by the memory for noise.")
     ] = None,
     noise_memory: Annotated[float, typer.Option(help="Most memory for past noise, in GiB.")] = 16.0,
     tune: Annotated[bool, typer.Option(help="Tune the strategy to the sampling.")] = True,
@@ -64,9 +63,12 @@ def plan(
     from minsep import _validation as validate
     from minsep.planning.task import SCHEMES
 
+    files = Files(output=output, report=report, plot=plot)
     validate.together(
         lambda: validate.real(noise_memory=noise_memory, above=0),
-        lambda: check_writable(output=output, report=report, plot=plot),
+        lambda: _check_min_sep(min_sep, scheme),
+        *files.checks(),
+        *report_checks(report, plot),
         *work.check(),
     )
     with Bar() as bar:
@@ -87,29 +89,35 @@ def plan(
             workers=work.workers,
             progress=bar.show_plan,
         )
-        if output is not None:
-            save(output, found.certificate.to_json() + "\n")
+        files.write("output", lambda path: save(path, found.certificate.to_json() + "\n"))
         if report is not None or plot is not None:
             from minsep.report import plot as draw
             from minsep.report import write_report
 
             bar.show("drawing")
-            if report is not None:
-                write_report(found, report, command=shlex.join(["minsep", *sys.argv[1:]]))
-            if plot is not None:
-                draw(found, plot)
+            files.write("report", lambda path: write_report(found, path, command=shlex.join(["minsep", *sys.argv[1:]])))
+            files.write("plot", lambda path: draw(found, path))
     if json:
         print(json_module.dumps(_as_data(found), allow_nan=False))
     else:
-        _print(found, {"Certificate": output, "Report": report, "Picture": plot})
+        _print(found, files.rows(output="Certificate"))
+        if files.failed:
+            print(found.certificate.to_json())
+    files.finish()
     if not found.certificate.passed:
         raise typer.Exit(REFUSED)
+
+
+def _check_min_sep(min_sep: int | None, schemes: list[str] | None) -> None:
+    if min_sep is not None and schemes and "min-sep" not in schemes:
+        raise ValueError(f"min_sep is {min_sep}, but min-sep is not among the schemes to try: leave it out.")
 
 
 def _as_data(found: Any) -> dict[str, Any]:
     fields = ("scheme", "bands", "min_sep", "shrink", "noise_multiplier", "error", "skipped")
     return {
         "statement": found.statement,
+        "fallback": found.fallback,
         "error": found.error,
         "gain_of_tuning": found.gain,
         "seed": found.seed,
@@ -119,7 +127,9 @@ def _as_data(found: Any) -> dict[str, Any]:
     }
 
 
-def _print(found: Any, files: dict[str, Path | None]) -> None:
+def _print(found: Any, files: dict[str, str]) -> None:
+    if found.fallback:
+        print(found.fallback)
     tried = [one for one in found.table if one.error is not None]
     least = found.error
     rows = [
@@ -139,10 +149,10 @@ def _print(found: Any, files: dict[str, Path | None]) -> None:
         "Best baseline": f"{found.baseline.name}: {found.baseline.error:.4g}",
         "Gain of tuning the strategy": f"{100 * found.gain:.1f} %",
         **proof_rows(found.certificate),
-        **{name: str(path) for name, path in files.items() if path is not None},
+        **files,
     }
     print_table(f"Plan for ({found.task.epsilon:g}, {found.task.delta:g})-DP", summary)
-    print(found.statement)
+    print(found.statement.removeprefix(found.fallback).lstrip())
     print(found.certificate.statement)
     if found.mechanism.noise_multiplier > _HEAVY:
         print(

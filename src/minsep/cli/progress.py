@@ -1,33 +1,49 @@
-"""Progress on standard error: a bar in a terminal, and nothing elsewhere."""
+"""Progress on standard error: a bar in a terminal, and elsewhere a line every ten seconds."""
 
 import sys
+import threading
+import time
 from typing import Any
+
+_SECONDS = 10.0
 
 
 class Bar:
     """One line that says what is being done."""
 
+    def __init__(self, under_way: str = "starting") -> None:
+        self._under_way = under_way
+
     def __enter__(self) -> "Bar":
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-        self._under_way = "starting"
+        in_terminal = sys.stderr.isatty()
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             TimeElapsedColumn(),
             console=Console(stderr=True),
-            disable=not sys.stderr.isatty(),
+            disable=not in_terminal,
             transient=True,
         )
-        self._task = self._progress.add_task("starting", total=None)
+        self._task = self._progress.add_task(self._under_way, total=None)
         self._progress.start()
+        self._ended = threading.Event()
+        if not in_terminal:
+            threading.Thread(target=self._say_at_times, daemon=True).start()
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, *_: object) -> None:
+        self._ended.set()
         self._progress.stop()
         if error is not None:
             error.add_note(self._under_way)
+
+    def _say_at_times(self) -> None:
+        begin = time.monotonic()
+        while not self._ended.wait(_SECONDS):
+            print(f"[{time.monotonic() - begin:.0f} s] {self._under_way}", file=sys.stderr, flush=True)
 
     def show_test(self, noise_multiplier: float, state: Any) -> None:
         """Show the noise multiplier at hand, and how its test stands."""

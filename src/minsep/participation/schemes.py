@@ -33,6 +33,11 @@ class Scheme(Described):
     """Number of iterations from one participation to the next, at least (b)."""
 
     @property
+    @abstractmethod
+    def name(self) -> str:
+        """The scheme with its parameters, in words."""
+
+    @property
     def law(self) -> RenewalLaw:
         """Law of one example's participation times."""
         raise ValueError(f"{type(self).__name__} has no law of single examples: its examples depend on each other.")
@@ -80,6 +85,11 @@ class Poisson(Scheme):
     def law(self) -> RenewalLaw:
         """Law of one example's participation times: gaps are geometric."""
         return RenewalLaw(prob=self.rate)
+
+    @property
+    def name(self) -> str:
+        """The scheme with its parameters, in words."""
+        return "Poisson sampling"
 
     def describe(self) -> Description:
         """Return the scheme as plain data."""
@@ -133,6 +143,11 @@ class CyclicPoisson(Scheme):
             ordered=self.parts == "equal",
         )
 
+    @property
+    def name(self) -> str:
+        """The scheme with its parameters, in words."""
+        return f"cyclic Poisson, cycle {self.cycle}"
+
     def describe(self) -> Description:
         """Return the scheme as plain data."""
         return {"kind": "cyclic-poisson", "rate": self.rate, "cycle": self.cycle, "parts": self.parts}
@@ -170,6 +185,11 @@ class BallsInBins(Scheme):
     def law(self) -> RenewalLaw:
         """Law of one example's participation times: a uniform phase, then every epoch."""
         return RenewalLaw(prob=1.0, rest=self.epoch - 1, phases=self.epoch, first_phase=1 / self.epoch)
+
+    @property
+    def name(self) -> str:
+        """The scheme with its parameters, in words."""
+        return f"balls-in-bins, epoch {self.epoch}"
 
     def describe(self) -> Description:
         """Return the scheme as plain data."""
@@ -222,6 +242,11 @@ class MinSep(Scheme):
         phases, first = (self.min_sep, self.available) if self.start == "warm" else (1, 1.0)
         return RenewalLaw(prob=self.sampling_prob, rest=self.min_sep - 1, phases=phases, first_phase=first)
 
+    @property
+    def name(self) -> str:
+        """The scheme with its parameters, in words."""
+        return f"b-min-sep, b = {self.min_sep}" + (", cold start" if self.start == "cold" else "")
+
     def describe(self) -> Description:
         """Return the scheme as plain data."""
         return {"kind": "min-sep", "rate": self.rate, "min_sep": self.min_sep, "start": self.start}
@@ -268,6 +293,11 @@ class Unamplified(Scheme):
                 f"participations is {self.participations}, but {iterations} iterations in passes of {self.min_sep} "
                 f"need at least {-(-iterations // self.min_sep)}."
             )
+
+    @property
+    def name(self) -> str:
+        """The scheme with its parameters, in words."""
+        return f"a fixed order, {self.min_sep} apart"
 
     def describe(self) -> Description:
         """Return the scheme as plain data."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from minsep.mechanism import Mechanism
 from minsep.planning.task import Task
 from minsep.strategy import BandedToeplitz
 
@@ -22,6 +23,24 @@ class Candidate:
     error: float | None = None
     """Root mean squared error of prefix sums, for clip norm 1."""
     skipped: str = ""
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, shrink: float) -> "Candidate":
+        """Return a mechanism as a candidate.
+
+        >>> import minsep
+        >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
+        >>> Candidate.of(minsep.Mechanism(strategy, minsep.CyclicPoisson(0.01, 10), 2.0), shrink=1.0).name
+        'cyclic Poisson, cycle 10, 4 bands'
+        """
+        return cls(
+            mechanism.scheme.describe()["kind"],
+            mechanism.strategy.bands,
+            mechanism.scheme.min_sep,
+            shrink,
+            mechanism.noise_multiplier,
+            mechanism.root_mean_squared_error,
+        )
 
     @property
     def exact(self) -> bool:
@@ -45,6 +64,7 @@ class Candidate:
             "cyclic-poisson": f"cyclic Poisson, cycle {self.min_sep}",
             "balls-in-bins": f"balls-in-bins, epoch {self.min_sep}",
             "min-sep": f"b-min-sep, b = {self.min_sep}",
+            "unamplified": f"a fixed order, {self.min_sep} apart",
         }[self.scheme]
         bands = "" if self.scheme == "poisson" else f", {self.bands} bands"
         return words + bands + ("" if self.shrink == 1.0 else f", shrunk by {self.shrink:.2f}")
@@ -94,6 +114,8 @@ def _reason_to_skip(
 ) -> str:
     if bands > task.iterations:
         return f"there are {task.iterations:,} iterations"
+    if min_sep > task.iterations:
+        return f"a separation of {min_sep:,} is longer than the run"
     if min_sep > task.longest_separation and scheme != "balls-in-bins":
         return f"an epoch has {task.longest_separation:,} batches"
     if bands > min_sep:

@@ -80,7 +80,8 @@ def compare(
                 progress(PlanProgress("comparing", len(cells), len(epochs) * len(epsilons), where))
             task = Task(epoch, 1, iterations, epsilon, delta)
             listed = candidates(task, COMPARED, max_bands, None, None, 0)
-            tried = Search(task, 0, workers, executor, None).estimate_all([one for one in listed if not one.skipped])
+            measured = Search(task, 0, workers, executor, None).estimate_all([one for one in listed if not one.skipped])
+            tried = [one for one in measured if not one.skipped]
             best = {scheme: min((one for one in tried if one.scheme == scheme), key=error_of) for scheme in COMPARED}
             cells.append(Cell(float(epsilon), epoch, best))
     return Comparison(iterations, delta, max_bands, tuple(map(float, epsilons)), epochs, tuple(cells))

@@ -27,6 +27,8 @@ class Plan:
     table: tuple[Candidate, ...]
     """All candidates, the best first; those that were skipped last."""
     seed: int
+    fallback: str = ""
+    """Why the mechanism is another one than the best that was tried; empty if it is not."""
 
     @property
     def error(self) -> float:
@@ -49,8 +51,9 @@ class Plan:
 
     @property
     def statement(self) -> str:
-        """The answer in a sentence or two."""
-        return (
+        """The answer in a sentence or two; a fallback is said first."""
+        first = f"{self.fallback} " if self.fallback else ""
+        return first + (
             f"Train with {self.chosen.name} and noise multiplier {self.mechanism.noise_multiplier:.4g}: "
             f"({self.task.epsilon:g}, {self.task.delta:g})-DP, "
             f"{'certified' if self.certificate.passed else 'not certified'}, with a root mean squared error of "
@@ -100,7 +103,9 @@ def plan(
     search = Search(task, seed, workers, executor, progress)
     listed = list(candidates(task, schemes, max_bands, min_sep, model_size, noise_memory))
     skipped = [one for one in listed if one.skipped]
-    tried = search.estimate_all([one for one in listed if not one.skipped])
+    measured = search.estimate_all([one for one in listed if not one.skipped])
+    tried = [one for one in measured if not one.skipped]
+    skipped += [one for one in measured if one.skipped]
     if not tried:
         raise ValueError(
             f"schemes is {schemes!r}, but none of them can be run: {skipped[0].name}: {skipped[0].skipped}."
@@ -110,7 +115,7 @@ def plan(
         tried = [one for one in tried if one not in worth] + search.tune(worth)
     tried.sort(key=error_of)
     chosen, found = search.certify(tried)
-    return Plan(task, chosen, found.mechanism, found.certificate, (*tried, *skipped), seed)
+    return Plan(task, chosen, found.mechanism, found.certificate, (*tried, *skipped), seed, found.fallback)
 
 
 def _checked(

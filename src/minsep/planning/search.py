@@ -50,7 +50,10 @@ class Search:
         self._workers, self._executor, self._progress = workers, executor, progress
 
     def estimate_all(self, listed: list[Candidate]) -> list[Candidate]:
-        """Return the candidates with the noise that each needs, exact ones first: they show where to look."""
+        """Return the candidates with the noise that each needs, exact ones first: they show where to look.
+
+        Those that exact accounting cannot serve are skipped.
+        """
         exact = [one for one in listed if one.exact]
         sampled = [one for one in listed if not one.exact]
         known: dict[tuple[bool, int], float] = {}
@@ -60,7 +63,11 @@ class Search:
             mechanism = self._mechanism(one)
             if one.exact:
                 budget = self._task.epsilon, self._task.delta
-                proven = exact_noise_multiplier(mechanism, *budget, _EXACT_TOLERANCE, _SPACING)
+                try:
+                    proven = exact_noise_multiplier(mechanism, *budget, _EXACT_TOLERANCE, _SPACING)
+                except ValueError as error:
+                    tried.append(replace(one, skipped=str(error).rstrip(".")))
+                    continue
                 needed = proven.noise_multiplier
             else:
                 needed = self._estimate(mechanism, _nearest(known, one), _SAMPLES, _TOLERANCE)
@@ -91,6 +98,8 @@ class Search:
         near_best = [one for one in tried if error_of(one) <= _AS_GOOD * error_of(tried[0])]
         best = min(near_best, key=self._bound_of_add) if len(near_best) > 1 else tried[0]
         found = self._calibrate(best)
+        if found.fallback:
+            best = Candidate.of(found.mechanism, best.shrink)
         proven = next((one for one in tried if one.exact), None)
         if proven is not None and proven != best and error_of(proven) < found.mechanism.root_mean_squared_error:
             return proven, self._proven(proven)

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 
@@ -25,7 +26,7 @@ def check_folder(path: str | os.PathLike[str]) -> None:
         raise ValueError(f"path is {os.fspath(path)!r}, but the folder {str(folder)!r} does not exist.")
 
 
-def picture_format(path: str | os.PathLike[str]) -> str:
+def picture_format(path: str | os.PathLike[str], name: str = "path") -> str:
     """Return the format that a suffix names.
 
     >>> picture_format("plan.SVG")
@@ -36,8 +37,14 @@ def picture_format(path: str | os.PathLike[str]) -> str:
     """
     suffix = Path(path).suffix.lower()
     if suffix not in (".png", ".svg"):
-        raise ValueError(f"path is {os.fspath(path)!r}, but its suffix must be .png or .svg.")
+        raise ValueError(f"{name} is {os.fspath(path)!r}, but its suffix must be .png or .svg.")
     return suffix[1:]
+
+
+def check_package(name: str) -> None:
+    """Refuse work for which a package is missing."""
+    if find_spec(name) is None:
+        raise ValueError(f"Reports and plots need {name}: pip install 'minsep[report]'.")
 
 
 @contextmanager
