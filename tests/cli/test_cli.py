@@ -398,16 +398,16 @@ def test_edges_of_a_budget_are_refused_skipped_or_answered():
     assert found["certificate"]["passed"]
     skipped = {one["scheme"] for one in found["table"] if "carries deltas from" in one["skipped"]}
     assert skipped == {"poisson", "cyclic-poisson"}
-    large = run("plan", *TASK[:-3], "100", "--delta", "1e-5", *small)
+    large = run("plan", *TASK[:-3], "100", "--delta", "1e-5", *small, "--scheme", "min-sep", "--min-sep", "2")
     assert large.returncode == 0, large.stderr
     longer = ["--examples", "5e6", "--batch-size", "50", "--iterations", "60", "--bands", "2"]
     budget = ["--epsilon", "4", "--delta", "1e-5"]
     bins = run("certify", *longer, *budget, "--scheme", "balls-in-bins", "--noise-multiplier", "1")
     assert bins.returncode == 2
     assert "nobody comes back after 100,000: account for MinSep with a min_sep of up to 60" in bins.stderr
-    planned = run("plan", *longer[:-2], *budget, *small, "--scheme", "balls-in-bins", "--scheme", "poisson")
-    assert planned.returncode == 0, planned.stderr
-    assert "a separation of 100,000 is longer than the run" in planned.stdout
+    planned = run("plan", *longer[:-2], *budget, *small, "--scheme", "balls-in-bins")
+    assert planned.returncode == 2
+    assert "a separation of 100,000 is longer than the run" in planned.stderr
 
 
 def test_outside_of_a_terminal_something_is_said_at_times(monkeypatch, capfd):

@@ -38,6 +38,7 @@ _FIRST_RUNG = 3
 _ESTIMATE_SAMPLES = 16_000
 _LEAST, _MOST = 1e-3, 1e6
 _FINE, _COARSE = 1e-4, 1e-3  # spacing of privacy losses
+_SPACING_IS_FOR = 10.0  # epsilon; beyond it they are further apart
 _GUESS = 0.8  # of the noise that the deterministic proof needs
 
 
@@ -212,8 +213,11 @@ def exact_noise_multiplier(
     1.667
     """
 
+    # Losses reach as far as epsilon and further, so their number stays the same.
+    wider = max(1.0, epsilon / _SPACING_IS_FOR)
+
     def delta_at(sigma: float, spacing: float = _FINE) -> float:
-        curve = exact_curve(mechanism.with_noise_multiplier(sigma), max(spacing, finest))
+        curve = exact_curve(mechanism.with_noise_multiplier(sigma), wider * max(spacing, finest))
         assert curve is not None
         if not curve.carries(delta):
             raise curve.refusal(delta)
