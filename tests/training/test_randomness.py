@@ -298,4 +298,5 @@ def test_a_public_sequence_drawn_in_order_costs_more_than_is_accounted_for():
     mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=prob), noise_multiplier=sigma)
     assert minsep.estimate_delta(mechanism, epsilon).remove == pytest.approx(accounted, rel=0.01)
     assert divergence(apart, without) <= accounted
-    assert divergence(shifted, without) > 2 * accounted
+    assert divergence(shifted, without) == pytest.approx(8.2e-3, rel=0.01)
+    assert divergence(shifted, without) > 500 * accounted
