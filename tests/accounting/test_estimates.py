@@ -13,7 +13,11 @@ from scipy import stats
 import minsep
 from minsep.accounting.others import draw_batch_sizes
 from minsep.accounting.pairs import BallsInBinsPair, CyclicPair, MinSepPair, TruncatedPair
+from minsep.accounting.reduction import reduced
+from minsep.accounting.separation import shortened
+from minsep.accounting.support import pair_of, tiltable
 from minsep.randomness import Key
+from tests.oracles.divergence import log_ratio
 from tests.oracles.participation import participation_law
 from tests.oracles.quadrature import delta as exact_delta
 
@@ -463,3 +467,28 @@ def test_bad_deltas_are_refused(delta, message):
 def test_a_mechanism_can_be_sent_to_workers():
     mech = mechanism(uneven(20, 3), minsep.MinSep(rate=0.1, min_sep=4), 1.0, minsep.Truncation(9, 50))
     assert pickle.loads(pickle.dumps(mech)) == mech
+
+
+LONG = [minsep.BallsInBins(epoch=9), minsep.MinSep(0.06, 8), minsep.MinSep(0.06, 8, "cold")]
+
+
+@pytest.mark.parametrize("scheme", LONG, ids=repr)
+def test_separations_longer_than_the_run_are_those_of_the_enumeration(scheme):
+    samples = np.random.default_rng(0).normal(size=(50, 4))
+    mech = mechanism(uneven(4, 3), scheme, 0.7)
+    pair, _ = reduced(mech, 1.0, 1e-3, "remove")
+    whole, share = shortened(tiltable(pair_of(mech, np.float64)))
+    assert pair == whole
+    assert pair.min_sep == 4
+    truth = np.exp(log_ratio(participation_law(scheme, 4), mech.strategy.dense(), 0.7, samples))
+    assert_allclose(share * np.exp(pair.log_ratios(samples)) + 1 - share, truth, rtol=1e-12)
+    short = mechanism(uneven(2, 2), scheme, 0.7)
+    law = participation_law(scheme, 2)
+    for direction in ("remove", "add"):
+        for epsilon in (0.02, 0.2, 1.0):
+            truth = exact_delta(law, short.strategy.dense(), 0.7, epsilon, direction)
+            sampling = minsep.privacy_curve(short, [epsilon], samples=40_000)
+            mean, stderr = getattr(sampling, direction)[0], getattr(sampling, f"{direction}_stderr")[0]
+            assert mean == pytest.approx(truth, abs=DEVIATIONS * stderr + 2e-3 * truth + 1e-12)
+    epsilon = minsep.estimate_epsilon(short, 0.01, samples=40_000)
+    assert minsep.estimate_delta(short, epsilon.value, samples=40_000).value == pytest.approx(0.01, rel=0.05)

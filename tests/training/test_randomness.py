@@ -176,6 +176,8 @@ class Drawing(nn.Module):
         h = h + nn.functional.gumbel_softmax(h) + nn.functional.alpha_dropout(h, 0.2, training=True)
         h = h[:, torch.randperm(8)]
         h = h[:, torch.multinomial(h.detach().softmax(-1), 8).flatten()]
+        h = h + torch.multinomial(h.detach().expand(3, 8).softmax(-1), 1).sum()
+        h = h + torch.multinomial(torch.ones(7, 3), 3)[0, 0]
         return self.pick(self.attention(h[:, None, :])[:, 0])
 
 
@@ -224,6 +226,28 @@ def test_dropout_drops_its_share_and_the_examples_differ():
     assert max(agreement) < 0.75
 
 
+def test_a_gradient_does_not_depend_on_the_size_of_its_micro_batch():
+    """Near a kink a last bit decides, and kernels for other sizes round otherwise: examples must not see each other."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
+    inputs = torch.randn(40, 64)
+    with torch.no_grad():
+        # The first unit is 0 for every example up to its last bit, and its weights in the second layer are large.
+        inputs -= torch.outer(model[0](inputs)[:, 0] / model[0].weight[0].square().sum(), model[0].weight[0])
+        model[2].weight[0, 0] = 1e4
+    targets = torch.zeros(40)
+    seeds = ExampleSeeds(Key.from_seed(0))
+
+    def clipped(count):
+        found = ClippedSum(model, lambda outputs, target: outputs.sum(), 1.0, micro_batch=64, per_layer=False)
+        flat = torch.zeros(found.size, dtype=torch.float64)
+        found.add_to(flat, inputs[:count], targets[:count], None, lambda part: [seeds.of(0, 0)] * len(range(40)[part]))
+        return flat
+
+    for count in (1, 2, 3, 4, 7, 15, 16, 31, 39):
+        assert (clipped(count + 1) - clipped(count)).norm() <= 1.0
+
+
 class _Calling(nn.Module):
     def __init__(self, draw):
         super().__init__()
@@ -246,6 +270,71 @@ def test_numbers_that_examples_would_share_are_refused(draw, words):
     inputs, targets = torch.randn(4, 6), torch.randint(0, 3, (4,))
     with pytest.raises(ValueError, match=words):
         gradient_sum(_Calling(draw), inputs, targets, [0, 1, 2, 3], 2)
+
+
+class _Holding(nn.Module):
+    def __init__(self, held, draw):
+        super().__init__()
+        self.layer, self.held, self.draw = nn.Linear(6, 3), held, draw
+
+    def forward(self, x):
+        return self.layer(x) + self.draw(self)
+
+
+def _count(layer):
+    layer.held += 1
+    return layer.held
+
+
+@pytest.mark.parametrize(
+    ("held", "draw"),
+    [
+        (np.random.default_rng(0), lambda layer: layer.held.random()),
+        (random.Random(0), lambda layer: layer.held.random()),
+        (np.random.RandomState(0), lambda layer: layer.held.random_sample()),
+        (0, _count),
+    ],
+    ids=["generator", "python", "legacy", "counter"],
+)
+def test_generators_and_counters_that_a_layer_keeps_are_refused(held, draw):
+    inputs, targets = torch.randn(4, 6), torch.randint(0, 3, (4,))
+    with pytest.raises(ValueError, match="layer '', a _Holding, which sets 'held'"):
+        gradient_sum(_Holding(held, draw), inputs, targets, [0, 1, 2, 3], 2)
+
+
+@torch.library.custom_op("minsep_tests::hidden_draw", mutates_args=())
+def hidden_draw(x: torch.Tensor) -> torch.Tensor:
+    return torch.rand_like(x)
+
+
+@hidden_draw.register_vmap
+def _(info, in_dims, x):
+    return hidden_draw(x), in_dims[0]
+
+
+def test_draws_that_hide_in_an_operation_are_refused():
+    inputs, targets = torch.randn(4, 6), torch.randint(0, 3, (4,))
+    model = nn.Linear(6, 3)
+
+    class Hiding(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = model
+
+        def forward(self, x):
+            return self.layer(x + hidden_draw(x))
+
+    with pytest.raises(ValueError, match="draws random numbers by an operation of its own"):
+        gradient_sum(Hiding(), inputs, targets, [0, 1, 2, 3], 2)
+
+
+def test_a_loader_that_is_entered_leaves_the_generator_and_takes_the_default_collate():
+    torch.manual_seed(1)
+    expected = torch.rand(1)
+    trainer = trainer_of()
+    torch.manual_seed(1)
+    run(trainer, Augmented("torch"), until=2, collate_fn=None)
+    assert torch.equal(torch.rand(1), expected)
 
 
 def test_a_resumed_run_may_have_another_micro_batch(tmp_path):

@@ -16,6 +16,7 @@ from minsep.accounting.exact import Event, ExactCurve, PldCurve, event_curve, ex
 from minsep.accounting.moments import integrand_moments
 from minsep.accounting.pairs import DIRECTIONS, Direction, MinSepPair, TruncatedPair
 from minsep.accounting.proposals import EstimationProposal, MixedProposal, PlainProposal, TiltedProposal, affordable
+from minsep.accounting.separation import shift_of, shortened
 from minsep.accounting.support import pair_of, samples_can_be_drawn, tiltable, unsupported
 from minsep.engine import run_chunks
 from minsep.mechanism import Mechanism
@@ -25,6 +26,7 @@ FloatArray = NDArray[np.float64]
 Drawn = PlainProposal | EstimationProposal | TiltedProposal | MixedProposal
 Method = Literal["auto", "exact", "plain", "tilted"]
 
+_LONGEST_TILTED = 1024  # separation, of a run that is shorter and composed with another event
 _METHODS = ("auto", "exact", "plain", "tilted")
 _PILOT_SAMPLES = 2048
 _PILOT_ROWS = 32  # of two samples each, from every candidate
@@ -271,11 +273,17 @@ class Sampling:
         proposals: Mapping[Direction, Drawn] | None = None,
     ) -> None:
         # Single precision moves a log ratio by about 1e-5: nothing beside the error of an estimate.
-        self.pair = tiltable(pair_of(mechanism, np.float32))
+        pair = tiltable(pair_of(mechanism, np.float32))
+        # Beside another event the two parts of a mixture cannot be told apart.
+        self.pair, self._share = shortened(pair) if event is None else (pair, 1.0)
         self.samples = samples
         # Of a truncated mechanism the adversary sees more than there is to see.
         self.upper_bound = self.pair.upper_bound or isinstance(self.pair, TruncatedPair)
-        tilts = isinstance(self.pair, MinSepPair) and not self.pair.upper_bound
+        tilts = (
+            isinstance(self.pair, MinSepPair)
+            and not self.pair.upper_bound
+            and self.pair.min_sep <= max(self.pair.strategy.iterations, _LONGEST_TILTED)
+        )
         if method == "tilted" and not tilts:
             raise unsupported(mechanism, "tilted")
         self.method = "tilted" if tilts and method != "plain" else "plain"
@@ -288,6 +296,16 @@ class Sampling:
 
     def deltas(self, epsilons: FloatArray, direction: Direction) -> tuple[FloatArray, FloatArray]:
         """Return estimates and standard errors at increasing epsilons."""
+        shifts = [shift_of(self._share, float(epsilon), direction) for epsilon in epsilons]
+        factors = np.array([0.0 if shift.free else shift.factor for shift in shifts])
+        means, stderrs = np.zeros(epsilons.size), np.zeros(epsilons.size)
+        asked = factors > 0
+        if asked.any():
+            shifted = np.array([shift.epsilon for shift in shifts])[asked]
+            means[asked], stderrs[asked] = self._deltas_of_pair(shifted, direction)
+        return factors * means, factors * stderrs
+
+    def _deltas_of_pair(self, epsilons: FloatArray, direction: Direction) -> tuple[FloatArray, FloatArray]:
         free = np.zeros(epsilons.size, dtype=bool)
         if direction == "add" and self._event is None:
             # P/Q is at least the probability of no participation, so from here on the integrand is 0 everywhere.
@@ -349,7 +367,8 @@ class Sampling:
         raise FloatingPointError(f"No epsilon was found for delta {delta:g}: the estimates do not settle.")
 
     def _free_from(self) -> float:
-        return -math.log(self.pair.no_participation) if self.pair.no_participation > 0 else math.inf
+        never = 1 - self._share + self._share * self.pair.no_participation
+        return -math.log(never) if never > 0 else math.inf
 
     def _guess(self, delta: float, direction: Direction) -> float:
         """Return an epsilon somewhat above that of a delta, from few samples."""
@@ -358,8 +377,9 @@ class Sampling:
         few = _PILOT_SAMPLES
         high = 1.0
         while True:
-            moments = self._moments(self._proposal(direction, high), np.array([high]), few)
-            if moments[0, 0] / few <= delta or high > _MOST_EPSILON:
+            shift = shift_of(self._share, high, direction)
+            moments = self._moments(self._proposal(direction, shift.epsilon), np.array([shift.epsilon]), few)
+            if shift.factor * moments[0, 0] / few <= delta or high > _MOST_EPSILON:
                 return high
             high *= 1.5
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from minsep.accounting.pairs import Direction, Pair
+from minsep.accounting.separation import shift_of, shortened
 from minsep.accounting.support import pair_of, tiltable
 from minsep.accounting.truncation import Shift, closed_form
 from minsep.mechanism import Mechanism
@@ -16,7 +17,8 @@ def reduced(mechanism: Mechanism, epsilon: float, level: float, direction: Direc
     level, the pair is that of the paper's recursions given the others' batch sizes.
     """
     if mechanism.truncation is None:
-        return tiltable(pair_of(mechanism, np.float64)), Shift(epsilon, 0.0)
+        pair, share = shortened(tiltable(pair_of(mechanism, np.float64)))
+        return pair, shift_of(share, epsilon, direction)
     scheme = _as_min_sep(mechanism)
     if scheme is not None:
         whole = pair_of(Mechanism(mechanism.strategy, scheme, mechanism.noise_multiplier), np.float64)
@@ -25,7 +27,8 @@ def reduced(mechanism: Mechanism, epsilon: float, level: float, direction: Direc
         )
         best = max(shifts, key=lambda shift: shift.level(level), default=None)
         if best is not None and best.level(level) > 0 and not whole.upper_bound:
-            return whole, best
+            short, share = shortened(whole)
+            return short, best.after(shift_of(share, best.epsilon, direction))
     return pair_of(mechanism, np.float64), Shift(epsilon, 0.0)
 
 

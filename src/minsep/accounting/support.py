@@ -10,7 +10,6 @@ from minsep.mechanism import Mechanism
 from minsep.participation import BallsInBins, CyclicPoisson, MinSep, Poisson
 from minsep.strategy import BandedToeplitz
 
-_LONGEST_SEPARATION = 1024  # of those that are longer than the run; others follow the run
 _LEAST_NOISE = 1e-6  # below it likelihood ratios are no numbers, and there is no privacy to account for
 
 SUPPORTED = (
@@ -30,11 +29,6 @@ SUPPORTED = (
 def pair_of(mechanism: Mechanism, dtype: DTypeLike) -> Pair:
     """Return the dominating pair to sample from."""
     strategy, scheme, truncation = mechanism.strategy, mechanism.scheme, mechanism.truncation
-    if scheme.min_sep > max(mechanism.iterations, _LONGEST_SEPARATION):
-        raise ValueError(
-            f"scheme is {scheme!r}, but in a run of {mechanism.iterations:,} iterations nobody comes back after "
-            f"{scheme.min_sep:,}: account for MinSep with a min_sep of up to {mechanism.iterations:,} instead."
-        )
     common = (strategy, validate.real(noise_multiplier=mechanism.noise_multiplier, above=_LEAST_NOISE), dtype)
     if truncation is None:
         match scheme:

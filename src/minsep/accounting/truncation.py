@@ -32,6 +32,10 @@ class Shift:
     free: bool = False
     """Whether the first term is 0."""
 
+    def after(self, inner: "Shift") -> "Shift":
+        """Return this shift where the delta that it leaves has a shift of its own."""
+        return Shift(inner.epsilon, self.extra, self.factor * inner.factor, self.free or inner.free)
+
     def level(self, delta: float) -> float:
         """Return what the delta without truncation must stay below, which may be negative."""
         return (delta - self.extra) / self.factor

@@ -114,8 +114,6 @@ def _reason_to_skip(
 ) -> str:
     if bands > task.iterations:
         return f"there are {task.iterations:,} iterations"
-    if min_sep > task.iterations:
-        return f"a separation of {min_sep:,} is longer than the run"
     if min_sep > task.longest_separation and scheme != "balls-in-bins":
         return f"an epoch has {task.longest_separation:,} batches"
     if bands > min_sep:

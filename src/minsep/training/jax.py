@@ -16,8 +16,8 @@ from minsep.noise.stability import check_stable
 from minsep.randomness import Key
 from minsep.state import State
 from minsep.training.checkpoint import load_checkpoint, save_checkpoint
-from minsep.training.jax_clipping import LossOfOne, Tree, at_least_single, clipped_gradient, padded
-from minsep.training.jax_noise import NoiseState, Normals, draw, first_state, next_row, secure_normals
+from minsep.training.jax_clipping import LossOfOne, Tree, clipped_gradient, padded
+from minsep.training.jax_noise import NoiseState, Normals, draw, first_state, next_row, noise_dtype, secure_normals
 from minsep.training.randomness import refusing_shared_draws
 from minsep.training.run import PrivateRun, Training, check_clip_norm, refuse_gradient
 from minsep.training.schedule import LinearDecay
@@ -38,7 +38,8 @@ def privatize(
 ) -> optax.GradientTransformation:
     """Return the transformation of sums of clipped gradients to (sum + clip_norm * row of C^-1 Z) / expected batch.
 
-    - The state is the past rows of noise (bands - 1 of them, float32) and the position. It is as secret as the data.
+    - The state is the past rows of noise (bands - 1 of them, float32, or float64 with jax_enable_x64) and the position.
+      It is as secret as the data.
     - Rows of Z come from a cryptographic generator on the host, by a callback that is a pure function of (key, row).
       Without a seed its key is fresh and cannot be saved: `PrivateTraining` has checkpoints.
     - `normals` replaces them: a function from the number of a row to its values, noise multiplier included.
@@ -212,14 +213,14 @@ class PrivateTraining(Training):
 def _privatize(
     mechanism: Mechanism, clip_norm: float, expected_batch: float, normals: Normals | None, key: Key
 ) -> optax.GradientTransformation:
-    check_stable(mechanism.strategy, np.dtype(np.float32))
+    check_stable(mechanism.strategy, noise_dtype())
 
     def init(parameters: Tree) -> NoiseState:
         return first_state(mechanism, _size(parameters))
 
     def update(sums: Tree, state: NoiseState, parameters: Tree | None = None) -> tuple[Tree, NoiseState]:
         size = _size(sums)
-        flat, shaped = ravel_pytree(jax.tree.map(at_least_single, sums))
+        flat, shaped = ravel_pytree(jax.tree.map(lambda leaf: leaf.astype(noise_dtype()), sums))
         row = draw(normals or secure_normals(mechanism, size, key), size, state.position)
         noise, state = next_row(mechanism, row, state)
         return shaped((flat + clip_norm * noise) / expected_batch), state

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from minsep import _validation as validate
+from minsep.training.jax_noise import noise_dtype
 from minsep.training.run import CLIP_MARGIN, check_clip_norm
 
 Tree = Any
@@ -44,7 +45,7 @@ def clipped_gradient(
 
     def sum_of_some(parameters: Tree, scales: Tree | None, total: Tree, some: Any) -> Tree:
         inputs, targets, mask = some
-        gradients = jax.tree.map(at_least_single, gradients_of(parameters, inputs, targets))
+        gradients = jax.tree.map(_at_least_single, gradients_of(parameters, inputs, targets))
         if scales is not None:
             gradients = jax.tree.map(jnp.multiply, gradients, scales)
 
@@ -65,7 +66,7 @@ def clipped_gradient(
         def in_micro_batches(array: jax.Array) -> jax.Array:
             return array.reshape(-1, micro_batch, *array.shape[1:])
 
-        zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, _widest()), parameters)
+        zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, noise_dtype()), parameters)
         if mask.shape[0] == 0:
             return zero
         parts = jax.tree.map(in_micro_batches, (inputs, targets, mask))
@@ -126,11 +127,5 @@ def _norms_of_pieces(rows: jax.Array) -> jax.Array:
     return jnp.sqrt(jnp.sum(jnp.square(padded_rows.reshape(len(rows), pieces, _PIECE)), axis=2))
 
 
-def at_least_single(array: jax.Array) -> jax.Array:
-    """Return an array in single precision, or in its own if that is wider."""
+def _at_least_single(array: jax.Array) -> jax.Array:
     return array.astype(jnp.promote_types(array.dtype, jnp.float32))
-
-
-def _widest() -> Any:
-    """Return float64 where JAX has it, which is not the default."""
-    return jnp.zeros(0, dtype=float).dtype

@@ -12,7 +12,7 @@ from minsep.mechanism import Mechanism
 from minsep.randomness import Key, NormalRows
 from minsep.strategy import BandedInverseToeplitz, BandedToeplitz
 
-Row = NDArray[np.float32]
+Row = NDArray[np.floating[Any]]
 Normals = Callable[[int], Row]
 """Return a row of Z, from its number: independent normals with the noise multiplier as standard deviation."""
 
@@ -24,12 +24,20 @@ class NoiseState(NamedTuple):
     position: jax.Array
 
 
+def noise_dtype() -> np.dtype[Any]:
+    """Return the widest dtype that JAX has, float64 if jax_enable_x64 is set: that of sums of gradients too.
+
+    Noise on a coarser grid than the sums would let the sums show through.
+    """
+    return np.dtype(jnp.zeros(0, dtype=float).dtype)
+
+
 def secure_normals(mechanism: Mechanism, size: int, key: Key) -> Normals:
     """Return the rows of Z that `Mechanism.noise` has under the same key."""
     rows = NormalRows(key)
 
     def row(position: int) -> Row:
-        out: Row = np.zeros(size, dtype=np.float32)
+        out: Row = np.zeros(size, dtype=noise_dtype())
         rows.add_to(out[None], position, mechanism.noise_multiplier)
         return out
 
@@ -38,7 +46,7 @@ def secure_normals(mechanism: Mechanism, size: int, key: Key) -> Normals:
 
 def first_state(mechanism: Mechanism, size: int) -> NoiseState:
     """Return the state before the first row: `bands - 1` rows of zeros."""
-    past = jnp.zeros((_coefficients(mechanism).size - 1, size), dtype=jnp.float32)
+    past = jnp.zeros((_coefficients(mechanism).size - 1, size), dtype=noise_dtype())
     return NoiseState(past, jnp.zeros((), dtype=jnp.int32))
 
 
@@ -47,12 +55,12 @@ def next_row(mechanism: Mechanism, normals: jax.Array, state: NoiseState) -> tup
     first, *later = _coefficients(mechanism)
     count = len(later)
     slots = jnp.arange(count)
-    weights = jnp.asarray(np.array(later, dtype=np.float32))[(state.position - 1 - slots) % max(count, 1)]
+    weights = jnp.asarray(np.array(later, dtype=noise_dtype()))[(state.position - 1 - slots) % max(count, 1)]
     reach_back = jnp.matmul(weights, state.past, precision=jax.lax.Precision.HIGHEST)
     if isinstance(mechanism.strategy, BandedToeplitz):
-        row = kept = (normals - reach_back) / np.float32(first)
+        row = kept = (normals - reach_back) / noise_dtype().type(first)
     else:
-        row, kept = np.float32(first) * normals + reach_back, normals
+        row, kept = noise_dtype().type(first) * normals + reach_back, normals
     past = state.past.at[state.position % count].set(kept) if count else state.past
     row = jnp.where(state.position < mechanism.iterations, row, jnp.nan)
     return row, NoiseState(past, state.position + 1)
@@ -64,7 +72,7 @@ def draw(normals: Normals, size: int, position: jax.Array) -> jax.Array:
     def on_host(position: Any) -> Row:
         return normals(int(position))
 
-    shape = jax.ShapeDtypeStruct((size,), jnp.float32)  # type: ignore[no-untyped-call]
+    shape = jax.ShapeDtypeStruct((size,), noise_dtype())  # type: ignore[no-untyped-call]
     row: jax.Array = jax.pure_callback(on_host, shape, position)
     return row
 

@@ -192,7 +192,8 @@ class Training:
         """Return two words for each example, in rows: seeds of whatever is drawn for it in the next step.
 
         They are a function of (secret key, step, index), so what an example draws tells nothing about the others. A row
-        seeds `np.random.default_rng(row)`, and is a key for `jax.random` as it is.
+        seeds `np.random.default_rng(row)`, and is a key for `jax.random` as it is, of threefry, the default: draws by
+        "rbg" depend on the other examples under `vmap`.
         """
         return self._run.example_seeds.words(self.steps, indices)
 

@@ -59,6 +59,8 @@ class PrivateTraining(Training):
     - `loss(outputs, targets)` is called for one example at a time, as a batch of one.
     - Random numbers of the forward pass, as dropout's, are a function of (secret key, step, index) for each example:
       `torch.manual_seed` has no influence on them. Pass examples in the order of the batch.
+    - Gradients are taken of `micro_batch` examples at a time, which bounds the memory; the last ones are filled up to
+      that number, so one that is much larger than a batch wastes time.
     - `clip_norm` bounds the norm of an example's gradient over all parameters, or with `per_layer` by equal parts.
     - `schedule(step)` is a factor of the optimiser's learning rates, a function of the step (from 0) alone.
     - Under `torch.distributed` each process takes its share of a batch and keeps its part of the noise.
@@ -92,7 +94,7 @@ class PrivateTraining(Training):
         num_examples: int,
         clip_norm: float,
         expected_batch: float | None = None,
-        micro_batch: int = 64,
+        micro_batch: int = 32,
         per_layer: bool = False,
         scaling: ScaleThenPrivatize | None = None,
         schedule: Callable[[int], float] | None = None,
@@ -155,7 +157,9 @@ class PrivateTraining(Training):
         """
         if not options.get("in_order", True):
             raise ValueError("in_order is False, but steps must be taken in the order of the batches: leave it out.")
-        collate: Any = SeededCollate(options.pop("collate_fn", default_collate))
+        collate: Any = SeededCollate(options.pop("collate_fn", None) or default_collate)
+        # Beginning a loader draws a number that is of no use here: not from the user's generator.
+        options.setdefault("generator", torch.Generator())
         items = SeededItems(dataset, self._run.example_seeds)
         sampler: Any = _ReadAhead(self._run)
         return DataLoader(items, batch_sampler=sampler, collate_fn=collate, **options)

@@ -1,10 +1,12 @@
 """Sums of clipped gradients in PyTorch: one gradient an example by `vmap(grad)`, a micro-batch at a time."""
 
+import random
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
@@ -76,7 +78,7 @@ class ClippedSum:
         does, follows from the example's seed.
         """
         before = _held(self._model)
-        with torch_kept(self.device), refusing_shared_draws():
+        with torch_kept(), refusing_shared_draws():
             self._add_to(flat, inputs, targets, scales, seeds_of)
         _refuse_memory(before, _held(self._model))
 
@@ -86,10 +88,15 @@ class ClippedSum:
         totals = self.parts(flat)
         parts_of_scales = None if scales is None else self.parts(scales)
         constants = {name: parameter.detach() for name, parameter in self.parameters.items()}
-        for start in range(0, count_examples(inputs), self._micro_batch):
-            part = slice(start, start + self._micro_batch)
-            some, their_targets = (_each(lambda tensor, part=part: tensor[part], tree) for tree in (inputs, targets))
-            with DrawsOfExamples(partial(seeds_of, part)):
+        examples = count_examples(inputs)
+        for start in range(0, examples, self._micro_batch):
+            # Every micro-batch has one size, filled up with its first example: a kernel that is chosen by the size may
+            # round the gradients of all its examples otherwise, and then each would depend on who else is there.
+            real = min(self._micro_batch, examples - start)
+            places = torch.arange(start, start + self._micro_batch, device="cpu")
+            places[real:] = start
+            some, their_targets = (_each(partial(_rows, places), tree) for tree in (inputs, targets))
+            with DrawsOfExamples(partial(_of_places, seeds_of, start, real, self._micro_batch)):
                 of_each = self._gradients(constants, some, their_targets)
             gradients = {
                 name: gradient.detach().reshape(len(gradient), -1).to(flat.device, self.dtype)
@@ -100,6 +107,7 @@ class ClippedSum:
             for names in self._layers:
                 norm = norms_of([gradients[name] for name in names])
                 factors = (self._layer_norm / norm.clamp(min=self._layer_norm)).to(flat.dtype)
+                factors[real:] = 0.0
                 for name in names:
                     _add_rows(totals[name], gradients.pop(name), factors)
 
@@ -122,6 +130,16 @@ def norms_of(parts: list[Tensor]) -> Tensor:
         norms.append(torch.linalg.vector_norm(part[:, whole:], dim=1, keepdim=True))
     norm: Tensor = torch.linalg.vector_norm(torch.cat(norms, dim=1).double(), dim=1)
     return norm
+
+
+def _rows(places: Tensor, tensor: Tensor) -> Tensor:
+    return tensor[places.to(tensor.device)]
+
+
+def _of_places(seeds_of: SeedsOf, start: int, real: int, size: int) -> list[bytes]:
+    """Return the seeds of a micro-batch that is filled up with its first example."""
+    seeds = list(seeds_of(slice(start, start + real)))
+    return seeds + [seeds[0]] * (size - real)
 
 
 def _add_rows(total: Tensor, rows: Tensor, factors: Tensor) -> None:
@@ -172,19 +190,36 @@ def refuse_mixing(model: nn.Module) -> None:
             )
 
 
-def _held(model: nn.Module) -> dict[tuple[str, str, str], Tensor]:
-    """Return the tensors that layers hold besides their parameters, by layer, its kind and the attribute."""
+Held = dict[tuple[str, str, str], Any]
+
+
+def _held(model: nn.Module) -> Held:
+    """Return what layers hold besides their parameters, by layer, its kind and the attribute: what could change."""
     return {
-        (name, type(layer).__name__, attribute): value
+        (name, type(layer).__name__, attribute): _fingerprint(value)
         for name, layer in model.named_modules()
         for attribute, value in (*vars(layer).items(), *layer.named_buffers(recurse=False))
-        if isinstance(value, Tensor)
+        if isinstance(value, Tensor | int | float | str | np.random.Generator | np.random.RandomState | random.Random)
     }
 
 
-def _refuse_memory(before: dict[tuple[str, str, str], Tensor], after: dict[tuple[str, str, str], Tensor]) -> None:
+def _fingerprint(value: Any) -> Any:
+    """Return what is equal as long as a value has not changed."""
+    match value:
+        case Tensor():
+            return id(value), value._version
+        case np.random.Generator():
+            return str(value.bit_generator.state)
+        case np.random.RandomState():
+            return str(value.get_state(legacy=False))
+        case random.Random():
+            return hash(value.getstate())
+    return value
+
+
+def _refuse_memory(before: Held, after: Held) -> None:
     for (name, kind, attribute), value in after.items():
-        if before.get((name, kind, attribute)) is not value:
+        if before.get((name, kind, attribute)) != value:
             raise ValueError(
                 f"model has the layer {name!r}, a {kind}, which sets {attribute!r} in its forward pass: what it keeps "
                 "of an example would reach others."

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -14,18 +14,20 @@ from minsep.training.randomness import ExampleSeeds, numpy_and_python_kept, seed
 
 # Random operations of which vmap makes one with the examples of a micro-batch in its first dimension.
 _BATCHED = {
-    "bernoulli", "bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "multinomial", "native_dropout",
-    "normal", "normal_", "poisson", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "random_",
-    "uniform_",
+    "bernoulli", "bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "native_dropout", "normal",
+    "normal_", "poisson", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "random_", "uniform_",
 }  # fmt: skip
+_IN_TURN = "multinomial"  # vmap puts the rows of all examples below each other
 _ONE_BY_ONE = "randperm"  # vmap calls it once for each example, in their order
+# These keep a generator of their own, which is not seen to move.
+_HIDDEN = {"_cudnn_rnn", "miopen_rnn", "_lstm_mps"}
 
 
 class DrawsOfExamples(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Within it, every example of a micro-batch under `vmap(..., randomness="different")` draws its own numbers.
 
     They are a function of the example's seed and of how many draws it made before, for dropout as for any other random
-    operation of torch. `seeds` is called when the first one comes.
+    operation of torch. `seeds` is called when the first one comes. What cannot be given to each example is refused.
     """
 
     def __init__(self, seeds: Callable[[], Sequence[bytes]]) -> None:
@@ -34,6 +36,16 @@ class DrawsOfExamples(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._seeds: Sequence[bytes] = ()
         self._draws = 0
         self._permutations = 0
+
+    def __enter__(self) -> Self:
+        self._before = torch.get_rng_state()
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, kind: Any, *rest: Any) -> None:
+        super().__exit__(kind, *rest)  # type: ignore[no-untyped-call]
+        if kind is None and not torch.equal(self._before, torch.get_rng_state()):
+            raise _refusal("an operation of its own")
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and a random one example by example."""
@@ -48,31 +60,42 @@ class DrawsOfExamples(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._seeds = self._seeds or self._seeds_when_needed()
         name = func.overloadpacket.__name__
         device = _device(args, kwargs)
-        if name == _ONE_BY_ONE:
-            turn, place = divmod(self._permutations, len(self._seeds))
-            self._permutations += 1
-            self._seed(device, place, f"permutation {turn}")
-            return func(*args, **kwargs)
-        if name in _BATCHED:
-            return self._in_rows(func, args, kwargs, device)
         before = _state(device)
-        result = func(*args, **kwargs)
-        if not torch.equal(before, _state(device)):
-            raise ValueError(
-                f"The model or its loss draws random numbers by {func}, in which they cannot be given to each example "
-                "by itself: use torch.nn.functional.dropout, torch.rand and their like, or switch it off."
-            )
-        return result
+        if device.type == "cpu" and not torch.equal(before, self._before):
+            raise _refusal("an operation of its own")
+        try:
+            if name == _ONE_BY_ONE:
+                turn, place = divmod(self._permutations, len(self._seeds))
+                self._permutations += 1
+                self._seed(device, place, f"permutation {turn}")
+                return func(*args, **kwargs)
+            if name in _BATCHED or name == _IN_TURN:
+                return self._in_parts(func, args, kwargs, device)
+            result = func(*args, **kwargs)
+            if name in _HIDDEN or not torch.equal(before, _state(device)):
+                raise _refusal(str(func))
+            return result
+        finally:
+            _set_state(device, before)
 
-    def _in_rows(self, func: Any, args: Any, kwargs: Any, device: torch.device) -> Any:
+    def _in_parts(self, func: Any, args: Any, kwargs: Any, device: torch.device) -> Any:
+        """Draw for one example after the other, each with its part of the arguments."""
         draw, self._draws = f"draw {self._draws}", self._draws + 1
         count = len(self._seeds)
-        dimensions = max((value.dim() for value in args if isinstance(value, Tensor)), default=0)
+        tensors = [value for value in args if isinstance(value, Tensor)]
+        dimensions = max((value.dim() for value in tensors), default=0)
+        in_turn = func.overloadpacket.__name__ == _IN_TURN
+        sizes = [len(value) for value in tensors if value.dim() == dimensions > 0]
+        sizes += [value[0] for value in args if isinstance(value, list | tuple | torch.Size) and len(value) > 0]
+        rows = max(sizes, default=0) // count if in_turn else 1
+        if rows == 0 or max(sizes, default=0) != rows * count:
+            raise _refusal(str(func))
 
-        def row(value: Any, place: int) -> Any:
+        def part(value: Any, place: int) -> Any:
             if isinstance(value, Tensor):
-                # One of fewer dimensions is the same for all examples.
-                return value[place : place + 1] if value.dim() == dimensions and len(value) == count else value
+                # One of fewer dimensions, or of a single row, is the same for all examples.
+                own = value.dim() == dimensions and len(value) == rows * count
+                return value[place * rows : (place + 1) * rows] if own else value
             if isinstance(value, list | tuple | torch.Size):
                 return [1, *value[1:]]
             return value
@@ -80,7 +103,7 @@ class DrawsOfExamples(TorchDispatchMode):  # type: ignore[no-untyped-call]
         results = []
         for place in range(count):
             self._seed(device, place, draw)
-            results.append(func(*(row(value, place) for value in args), **kwargs))
+            results.append(func(*(part(value, place) for value in args), **kwargs))
         if func.overloadpacket.__name__.endswith("_"):
             return args[0]
         if isinstance(results[0], tuple):
@@ -92,15 +115,22 @@ class DrawsOfExamples(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if device.type == "cpu":
             torch.default_generator.manual_seed(seed)
         else:
-            torch.get_device_module(device).manual_seed(seed)
+            module = torch.get_device_module(device)
+            with module.device(device):
+                module.manual_seed(seed)
+
+
+def _refusal(operation: str) -> ValueError:
+    return ValueError(
+        f"The model or its loss draws random numbers by {operation}, in which they cannot be given to each example by "
+        "itself: use torch.nn.functional.dropout, torch.rand and their like, or switch it off."
+    )
 
 
 @contextmanager
-def torch_kept(device: torch.device | None = None) -> Iterator[None]:
-    """Leave torch's generators as they were, on the host and on a device (default: on all that are in use)."""
+def torch_kept() -> Iterator[None]:
+    """Leave torch's generators as they were, on the host and on all devices that are in use."""
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
-    if device is not None:
-        devices = [device.index or 0] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):
         yield
 
@@ -144,7 +174,10 @@ class SeededCollate:
 
 
 def _seed_all(seed: bytes) -> None:
-    torch.manual_seed(int.from_bytes(seed[:8], "big"))
+    number = int.from_bytes(seed[:8], "big")
+    torch.default_generator.manual_seed(number)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.manual_seed_all(number)
     seed_numpy_and_python(seed)
 
 
@@ -160,3 +193,10 @@ def _state(device: torch.device) -> Tensor:
         return torch.get_rng_state()
     state: Tensor = torch.get_device_module(device).get_rng_state(device)
     return state
+
+
+def _set_state(device: torch.device, state: Tensor) -> None:
+    if device.type == "cpu":
+        torch.set_rng_state(state)
+    else:
+        torch.get_device_module(device).set_rng_state(state, device)
