@@ -28,6 +28,9 @@ from minsep.randomness import Key
 FloatArray = NDArray[np.float64]
 
 TESTS = ("betting", "fixed")
+# What the grid of the normals may move a logarithm by. The wider, the rarer a sample that is moved further; for plain
+# samples, whose bound is 1, that counts most.
+_GRID, _GRID_OF_PLAIN = 1e-4, 1e-3
 _PATIENCE, _MOST_PATIENCE = 6.0, 40.0
 _TRIFLING_WORK = 2e8  # samples times iterations: some seconds
 _CHEAP_WORK = 1.2e9  # samples times iterations: under a minute
@@ -144,7 +147,7 @@ class DirectionTest:
         }
         if bound <= level:
             return DirectionProof(**common, passed=True, reason="")
-        level -= bound * distance_of_draws(pair)
+        level -= bound * _distance(proposal)
         if level <= 0:
             return DirectionProof(**common, passed=False, reason="delta is below what the generator can show")
         limit = self._plan.max_samples or self._patience(bound / level * self._target)
@@ -190,7 +193,7 @@ class DirectionTest:
             if self._progress is not None:
                 self._progress(Progress(proposal.direction, samples, plan.samples, 0.0, self._target))
         mean = total / samples
-        threshold = plan.threshold - distance_of_draws(pair)
+        threshold = plan.threshold - _distance(proposal)
         # Not a number compares as false: it does not pass.
         passed = mean <= threshold
         reason = "" if passed else f"the average is {mean:.4g}, above delta/2 = {threshold:.4g}"
@@ -241,10 +244,22 @@ def log_bound(proposal: Proposal, epsilon: float) -> float:
 
 
 def _rounding(proposal: Proposal) -> float:
+    """Return h: by how much logarithms may be off, because of rounding and because normals lie on a grid."""
+    grid = _grid(proposal)
     if isinstance(proposal, ShiftedProposal):
         along = proposal.strength * proposal.tangent.deviation
-        return rounding_of(proposal.pair) + rounding_of_inner_product(proposal.pair, along)
-    return rounding_of(proposal.pair, proposal.copies, proposal.scale)
+        return grid + rounding_of(proposal.pair) + rounding_of_inner_product(proposal.pair, along)
+    return grid + rounding_of(proposal.pair, proposal.copies, proposal.scale)
+
+
+def _grid(proposal: Proposal) -> float:
+    return _GRID_OF_PLAIN if isinstance(proposal, PlainProposal) else _GRID
+
+
+def _distance(proposal: Proposal) -> float:
+    # A shifted sample is moved in its own density as well.
+    scale = proposal.strength if isinstance(proposal, ShiftedProposal) else proposal.scale
+    return distance_of_draws(proposal.pair, _grid(proposal), proposal.copies, scale)
 
 
 @lru_cache(maxsize=4)

@@ -62,9 +62,24 @@ def rounding_of_inner_product(pair: Pair, deviation: float) -> float:
     return _ROOM * _UNIT * n * deviation * (_LARGEST_NORMAL * math.sqrt(n) + deviation)
 
 
-def distance_of_draws(pair: Pair) -> float:
-    """Return a bound on the probability that a drawn sample is not one of the law it stands for, in a coupling."""
-    return 4 * pair.strategy.iterations * 2.0**-52
+def distance_of_draws(pair: Pair, grid: float, copies: int = 1, scale: float = 1.0) -> float:
+    """Return with which probability a drawn sample is, in a coupling, not as good as one of the law it stands for.
+
+    As good means that ln R and ln F are within `grid` of theirs: drawn normals lie on a grid, and true ones beside it.
+
+    >>> from minsep import BandedToeplitz
+    >>> strategy = BandedToeplitz.optimal(iterations=7200, bands=256)
+    >>> distance_of_draws(MinSepPair(strategy, 0.45, prob=0.0001, min_sep=256, warm=True), 1e-4, 2, 1.1) < 1e-7
+    True
+    """
+    n, gap = pair.strategy.iterations, pair.law.rest + pair.law.stride
+    turns = -(-n // gap)
+    overlapping = 1 if pair.strategy.bands <= gap else turns
+    # How far the normals of a sample may be moved in all, in standard deviations.
+    room = grid * pair.noise_multiplier / (max(abs(scale), 1.0) * _columns_of(pair) * overlapping)
+    of_normals = n * 2.0**-52 / room + (100 * n * 2.0**-53 / room) ** 4
+    of_participations = max(copies, 1) * (turns + 2) * (n + 2) * 2.0**-52
+    return min(of_normals + of_participations, 1.0)
 
 
 def _columns_of(pair: Pair) -> int:
