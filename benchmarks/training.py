@@ -16,7 +16,7 @@ from benchmarks.report import Comparison, print_comparisons
 from experiments.models import vgg
 from minsep.training.torch import PrivateTraining
 
-EXAMPLES, BATCH, ITERATIONS, BANDS, MICRO_BATCH = 50_000, 167, 1500, 32, 64
+EXAMPLES, BATCH, ITERATIONS, BANDS, MICRO_BATCH = 50_000, 167, 1500, 32, 32
 STEPS = 20
 cross_entropy = torch.nn.functional.cross_entropy
 
