@@ -142,3 +142,19 @@ def test_a_loss_distribution_that_does_not_fit_into_memory_is_refused_with_its_s
     result = minsep.verify(forged)
     assert not result.holds
     assert "GiB" in result.reason
+
+
+def test_a_proof_at_the_edge_of_what_a_curve_carries_keeps_the_level_of_the_tests():
+    """A calibration that may ask samples as well is within delta only if whatever passes is within their level."""
+    mechanism = identity(minsep.Poisson(rate=0.01), 1000, 1.0)
+    curve = exact_curve(mechanism)
+    epsilon = float(curve.epsilon(5e-12, "remove"))
+    found = float(curve.delta(epsilon, "remove"))
+    assert not curve.carries(1.001 * found)
+    options = {"failure_probability": 0.4 * found, "seed": 0}
+    sampled = minsep.certify(mechanism, epsilon, 1.001 * found, max_samples=2000, **options)
+    assert sampled.proofs[0].method != "pld"
+    passed = minsep.certify(mechanism, epsilon, 1.5 * found, **options)
+    assert passed.proofs[0].method == "pld"
+    assert found <= passed.level < 1.5 * found
+    assert minsep.verify(passed).holds

@@ -82,10 +82,12 @@ def certify(
     }
     curve = exact_curve(mechanism)
     if curve is not None:
-        exact = [_exact_proof(mechanism, curve, direction, seed, epsilon, delta) for direction in DIRECTIONS]
-        passed = all(proof.passed for proof in exact)
-        if passed or curve.carries(delta) or not samples_can_be_drawn(mechanism):
-            return Certificate(**common, failure_probability=0.0, level=delta, proofs=(exact[0], exact[1]))
+        # Where samples may be asked as well, a calibration is within delta only if whatever passes keeps their level.
+        exact_only = curve.carries(delta) or not samples_can_be_drawn(mechanism)
+        level, chance = (delta, 0.0) if exact_only else (plan.level, plan.failure_probability)
+        exact = [_exact_proof(mechanism, curve, direction, seed, epsilon, level) for direction in DIRECTIONS]
+        if exact_only or all(proof.passed for proof in exact):
+            return Certificate(**common, failure_probability=chance, level=level, proofs=(exact[0], exact[1]))
     tested = DirectionTest(mechanism, epsilon, plan, seed, memory, workers, executor, progress)
     if add_proof is not None:
         _check_add_proof(add_proof, mechanism, epsilon, plan)

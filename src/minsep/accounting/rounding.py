@@ -83,10 +83,10 @@ def distance_of_draws(pair: Pair, grid: float, copies: int = 1, scale: float = 1
 
 
 def _columns_of(pair: Pair) -> int:
-    """Return by how many columns one participation can move a sample."""
+    """Return by how many columns one participation can move a sample, or a log ratio be moved by one."""
     match pair:
         case MinSepPair():
             return pair.group
         case TruncatedPair():
-            return 2
+            return 3  # P by two of them, and Q against them by one
     return 1
