@@ -20,7 +20,7 @@ from minsep import _validation as validate
 from minsep.accounting.certificates import Certificate
 from minsep.accounting.certification import certify, prove_add
 from minsep.accounting.direction_tests import Progress, test_plan
-from minsep.accounting.exact import exact_curve
+from minsep.accounting.exact import exact_curve, spacing_for
 from minsep.accounting.pairs import DIRECTIONS
 from minsep.accounting.proposals import DEFAULT_MEMORY
 from minsep.accounting.search import estimated_noise_multiplier, noise_at_target
@@ -38,7 +38,6 @@ _FIRST_RUNG = 3
 _ESTIMATE_SAMPLES = 16_000
 _LEAST, _MOST = 1e-3, 1e6
 _FINE, _COARSE = 1e-4, 1e-3  # spacing of privacy losses
-_SPACING_IS_FOR = 10.0  # epsilon; beyond it they are further apart
 _GUESS = 0.8  # of the noise that the deterministic proof needs
 
 
@@ -213,8 +212,7 @@ def exact_noise_multiplier(
     1.667
     """
 
-    # Losses reach as far as epsilon and further, so their number stays the same.
-    wider = max(1.0, epsilon / _SPACING_IS_FOR)
+    wider = spacing_for(epsilon) / _FINE
 
     def delta_at(sigma: float, spacing: float = _FINE) -> float:
         curve = exact_curve(mechanism.with_noise_multiplier(sigma), wider * max(spacing, finest))

@@ -110,7 +110,7 @@ class Certificate:
         try:
             content = json.loads(text)
             found = content["format"]
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
+        except (KeyError, TypeError, RecursionError, json.JSONDecodeError) as error:
             raise ValueError(f"This is not a certificate of minsep: {error}.") from None
         if found != FORMAT:
             raise ValueError(f"The certificate has format {found!r}, but this version of minsep reads {FORMAT}.")

@@ -11,7 +11,7 @@ from typing import Any
 from minsep import _validation as validate
 from minsep.accounting.certificates import Certificate, DirectionProof
 from minsep.accounting.direction_tests import DirectionTest, Report, TestPlan, test_plan, what_to_test
-from minsep.accounting.exact import ExactCurve, exact_curve
+from minsep.accounting.exact import ExactCurve, exact_curve, spacing_for
 from minsep.accounting.pairs import DIRECTIONS, Direction
 from minsep.accounting.proposals import DEFAULT_MEMORY
 from minsep.accounting.support import samples_can_be_drawn
@@ -19,6 +19,7 @@ from minsep.mechanism import Mechanism
 
 _TOLERANCE = 1e-6
 _MOST_MEMORY = 1 << 50
+_MOST_ITERATIONS = 5_000_000  # of a certificate that is checked
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def certify(
         "seed": seed,
         "versions": {name: version(name) for name in ("minsep", "numpy", "scipy", "numba", "dp-accounting")},
     }
-    curve = exact_curve(mechanism)
+    curve = exact_curve(mechanism, spacing_for(epsilon))
     if curve is not None:
         # Where samples may be asked as well, a calibration is within delta only if whatever passes keeps their level.
         exact_only = curve.carries(delta) or not samples_can_be_drawn(mechanism)
@@ -151,6 +152,8 @@ def verify(certificate: Certificate, *, workers: int | None = None, executor: Ex
 
 def _verify(certificate: Certificate, workers: int | None, executor: Executor | None) -> Verification:
     mechanism = Mechanism.from_description(certificate.mechanism)
+    if mechanism.iterations > _MOST_ITERATIONS:
+        return Verification(False, f"The certificate is of {mechanism.iterations:,} iterations, too many to check.")
     options: dict[str, Any] = {
         "test": certificate.test,
         "attempts": certificate.attempts,

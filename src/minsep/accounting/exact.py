@@ -32,7 +32,9 @@ Event = Any  # a dp_accounting DpEvent or PrivacyLossDistribution, which have no
 
 _RELATION = NeighboringRelation.REPLACE_SPECIAL
 _MIXTURE_SPACING = 1e-3  # each loss of a mixture is found numerically, which takes long
-_MIXTURE_MARGIN = 1e-7  # a step; 1e-9 was seen beside 40 digits
+_FINE, _FINE_IS_FOR = 1e-4, 10.0  # a spacing, and the epsilon up to which it is taken
+_MARGIN = 1e-11  # of a delta, for the sums over its losses
+_MIXTURE_MARGIN = 1e-6  # a step; 3e-7 was seen beside 40 digits
 _MOST_EPSILON = 1e7
 
 # Per composition: five times the largest error of a delta that was seen beside 80-bit numbers (docs/accounting.md).
@@ -129,7 +131,7 @@ class GaussianMixtureCurve(ExactCurve):
                 total = total + probability * np.maximum(-np.expm1(epsilon), 0.0)
             elif probability > 0:
                 total = total + probability * GaussianCurve(float(shift)).delta(epsilon, direction)
-        return total
+        return np.minimum(total * (1 + _MARGIN), 1.0)
 
     def distribution(self) -> pld.PrivacyLossDistribution:
         """Refuse: dp_accounting has no such distribution."""
@@ -144,8 +146,8 @@ class PldCurve(ExactCurve):
     no_participation: float = 0.0
     upper_bound: bool = False
     compositions: int = 0
-    margin: float = 0.0
-    """A share of itself that is added to every delta, where the losses of one step are not exact."""
+    margin: float = _MARGIN
+    """A share of itself that is added to every delta."""
     method = "pld"
 
     @property
@@ -222,11 +224,13 @@ def exact_curve(mechanism: Mechanism, spacing: float = 1e-4) -> ExactCurve | Non
     `spacing` is that of the privacy losses in a distribution: a wider one is quicker, and never too optimistic.
     """
     strategy, scheme, truncation = mechanism.strategy, mechanism.scheme, mechanism.truncation
-    sigma = mechanism.noise_multiplier
+    # Columns read from a description may exceed 1 in their last digits.
+    sigma = mechanism.noise_multiplier / max(1.0, float(strategy.column_norms.max()))
     match scheme:
         case Unamplified() if truncation is None:
             sensitivity = strategy.sensitivity(scheme.min_sep, scheme.participations)
-            return GaussianCurve(sensitivity / sigma, not strategy.knows_sensitivity(scheme.min_sep))
+            known = strategy.knows_sensitivity(scheme.min_sep)
+            return GaussianCurve(sensitivity / mechanism.noise_multiplier, upper_bound=not known)
         case MultiAttributionMinSep() if truncation is None:
             return _user_level(mechanism, scheme, spacing)
         case Poisson() | MinSep(min_sep=1) if strategy.bands == 1:
@@ -248,6 +252,11 @@ def exact_curve(mechanism: Mechanism, spacing: float = 1e-4) -> ExactCurve | Non
                 curves = (_truncated(sigma, prob, turns, truncation, part, spacing) for part in parts)
                 return _Largest(tuple(curves))
     return None
+
+
+def spacing_for(epsilon: float) -> float:
+    """Return the spacing of losses at an epsilon: they reach as far and further, so their number stays the same."""
+    return _FINE * max(1.0, epsilon / _FINE_IS_FOR)
 
 
 def _user_level(mechanism: Mechanism, scheme: MultiAttributionMinSep, spacing: float) -> ExactCurve | None:

@@ -214,8 +214,9 @@ class CyclicPair(Pair):
     @property
     def no_participation(self) -> float:
         """Probability that the example never takes part."""
-        turns = (self.strategy.iterations + np.arange(self.cycle)) // self.cycle
-        return float(np.mean((1 - self.prob) ** turns))
+        turns, longer = divmod(self.strategy.iterations, self.cycle)
+        miss = 1 - self.prob
+        return (longer * miss ** (turns + 1) + (self.cycle - longer) * miss**turns) / self.cycle
 
     def _log_ratios(self, rows: Rows) -> FloatArray:
         ratios: FloatArray = cyclic_log_ratios(

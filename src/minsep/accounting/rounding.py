@@ -13,7 +13,7 @@ _LEAST = 1e-6
 _ROOM = 2.0
 _LARGEST_NORMAL = 8.6
 _DIRECT_BANDS = 48  # beyond it scores are by Fourier transform
-_LARGEST_GAIN = 600.0  # beyond it the recursion works with logarithms
+_LARGEST_GAIN, _LONGEST_WAIT = 600.0, 300.0  # beyond them the recursion works with logarithms
 _A_STEP, _A_TABLE_STEP = 40.0, 20.0
 
 
@@ -47,10 +47,17 @@ def rounding_of(pair: Pair, copies: int = 1, scale: float = 1.0) -> float:
         error_of_score = (strategy.bands + 2) * within_reach
     else:
         error_of_score = 8 * math.log2(2 * (n + strategy.bands)) * whole
-    a_step = _A_STEP if largest_gain <= _LARGEST_GAIN else _A_STEP + turns * largest_gain
+    a_step = _A_STEP + (turns * largest_gain if _in_logarithms(pair, gap, largest_gain) else 0.0)
     of_ratio = turns * (moved * error_of_score / sigma**2 + 2 * largest_gain) + n * a_step
     of_table = n * (_A_TABLE_STEP + (moved_by_all / sigma) ** 2) if copies > 1 else 0.0
     return max(_LEAST, _ROOM * _UNIT * (of_ratio + of_table))
+
+
+def _in_logarithms(pair: Pair, gap: int, largest_gain: float) -> bool:
+    """Whether the recursion of a pair may work with logarithms, which are rounded in every step."""
+    if not isinstance(pair, MinSepPair) or pair.law.prob >= 1:
+        return True
+    return largest_gain > _LARGEST_GAIN or -gap * math.log1p(-pair.law.prob) > _LONGEST_WAIT
 
 
 def rounding_of_inner_product(pair: Pair, deviation: float) -> float:
@@ -78,8 +85,10 @@ def distance_of_draws(pair: Pair, grid: float, copies: int = 1, scale: float = 1
     # How far the normals of a sample may be moved in all, in standard deviations.
     room = grid * pair.noise_multiplier / (max(abs(scale), 1.0) * _columns_of(pair) * overlapping)
     of_normals = n * 2.0**-52 / room + (100 * n * 2.0**-53 / room) ** 4
-    of_participations = max(copies, 1) * (turns + 2) * (n + 2) * 2.0**-52
-    return min(of_normals + of_participations, 1.0)
+    starts = math.comb(min(gap, n) - 1 + max(copies, 1), max(copies, 1))
+    of_participations = (max(copies, 1) * (turns + 2) * (n + 2) + starts + 64 * n) * 2.0**-52
+    of_other_batches = 3e-13 * n if isinstance(pair, TruncatedPair) else 0.0
+    return min(of_normals + of_participations + of_other_batches, 1.0)
 
 
 def _columns_of(pair: Pair) -> int:

@@ -41,7 +41,7 @@ def shift_of(share: float, epsilon: float, direction: Direction) -> Shift:
         return Shift(epsilon, 0.0)
     if direction == "remove":
         return Shift(math.log1p(math.expm1(epsilon) / share), 0.0, share)
-    factor = 1 - math.exp(epsilon) * (1 - share)
+    factor = math.exp(epsilon) * share - math.expm1(epsilon)
     if factor <= 0:
         return Shift(epsilon, 0.0, free=True)
     return Shift(epsilon + math.log(share / factor), 0.0, factor)

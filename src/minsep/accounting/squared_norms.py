@@ -21,6 +21,7 @@ def squared_norm_law(prob: float, group: int, min_sep: int, iterations: int) -> 
     >>> values, probabilities
     (array([0., 1., 2., 3., 4.]), array([0.0625, 0.625 , 0.    , 0.    , 0.3125]))
     """
+    min_sep = min(min_sep, iterations)  # nobody comes back after the run
     largest = group**2 * -(-iterations // min_sep)
     size = min(largest, _MOST_VALUES) + 1
     chances = [math.comb(group, j) * prob**j * (1 - prob) ** (group - j) for j in range(group + 1)]
