@@ -70,7 +70,7 @@ class Files:
 
     def __init__(self, **paths: Path | None) -> None:
         self._paths = {name: path for name, path in paths.items() if path is not None}
-        self._problems: list[str] = []
+        self._problems: dict[str, str] = {}
 
     def checks(self) -> list[Callable[[], object]]:
         """Return the checks that each file can be written."""
@@ -102,13 +102,12 @@ class Files:
         try:
             how(path)
         except OSError as error:
-            self._problems.append(f"{name} is {str(path)!r}, but that could not be written: {error.strerror}.")
+            self._problems[name] = f"{name} is {str(path)!r}, but that could not be written: {error.strerror}."
 
     def rows(self, **words: str) -> dict[str, str]:
         """Return what was written where, for a table, in other words than the options' if these are given."""
         words = {"output": "Written to", "report": "Report", "plot": "Picture"} | words
-        failed = {problem.partition(" is ")[0] for problem in self._problems}
-        return {words[name]: str(path) for name, path in self._paths.items() if name not in failed}
+        return {words[name]: str(path) for name, path in self._paths.items() if name not in self._problems}
 
     @property
     def failed(self) -> bool:
@@ -118,4 +117,4 @@ class Files:
     def finish(self) -> None:
         """Say what could not be written."""
         if self._problems:
-            raise OSError("\n".join(self._problems))
+            raise OSError("\n".join(self._problems.values()))
