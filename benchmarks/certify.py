@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 import minsep
-from minsep.accounting.fixed_sample import fixed_sample_test
+from minsep.accounting.sequential import fixed_sample_verifier
 
 
 def main() -> None:
@@ -47,7 +47,7 @@ def main() -> None:
             f"{sum(rung.samples for rung in found.rungs):,}",
             f"{took:.0f}",
             f"{proof.bound:.3g}",
-            f"{fixed_sample_test(delta).samples:.2g}",
+            f"{fixed_sample_verifier(delta).samples:.2g}",
             f"{lower.value / delta:.3f} ± {lower.stderr / delta:.3f}",
         )
         print(f"{name}: {found.mechanism.noise_multiplier:.4f}, {took:.0f} s", file=sys.stderr, flush=True)

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 import minsep
-from minsep.planning import PlanProgress
+from minsep.progress import Progress
 
 
 def main() -> None:
@@ -14,7 +14,7 @@ def main() -> None:
     counted: dict[str, int] = {}
     at_hand = ["", "", time.perf_counter()]
 
-    def note(progress: PlanProgress) -> None:
+    def note(progress: Progress) -> None:
         stage, detail, since = at_hand
         now = time.perf_counter()
         if stage:

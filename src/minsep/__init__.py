@@ -23,14 +23,17 @@ if TYPE_CHECKING:
     from minsep.accounting import verify as verify
     from minsep.attribution import AttributionGraph as AttributionGraph
     from minsep.attribution import Bounded as Bounded
-    from minsep.attribution import MultiAttributionMinSep as MultiAttributionMinSep
     from minsep.attribution import bound_contributions as bound_contributions
     from minsep.attribution import fixed_batches as fixed_batches
     from minsep.attribution import neighbourhood_rule as neighbourhood_rule
+    from minsep.budget import Budget as Budget
+    from minsep.engine import Compute as Compute
+    from minsep.mechanism import Design as Design
     from minsep.mechanism import Mechanism as Mechanism
     from minsep.participation import BallsInBins as BallsInBins
     from minsep.participation import CyclicPoisson as CyclicPoisson
     from minsep.participation import MinSep as MinSep
+    from minsep.participation import MultiAttributionMinSep as MultiAttributionMinSep
     from minsep.participation import Poisson as Poisson
     from minsep.participation import Truncation as Truncation
     from minsep.participation import Unamplified as Unamplified
@@ -44,21 +47,24 @@ if TYPE_CHECKING:
     from minsep.strategy import BandedToeplitz as BandedToeplitz
     from minsep.strategy import Dense as Dense
 
-_ROOM_OF = {
+_PACKAGE_OF = {
     "AttributionGraph": "attribution",
     "BallsInBins": "participation",
     "BandedInverseToeplitz": "strategy",
     "BandedToeplitz": "strategy",
     "Bounded": "attribution",
+    "Budget": "budget",
     "Calibration": "accounting",
     "Certificate": "accounting",
     "Comparison": "planning",
+    "Compute": "engine",
     "CyclicPoisson": "participation",
     "Dense": "strategy",
+    "Design": "mechanism",
     "Estimate": "accounting",
     "Mechanism": "mechanism",
     "MinSep": "participation",
-    "MultiAttributionMinSep": "attribution",
+    "MultiAttributionMinSep": "participation",
     "Plan": "planning",
     "Poisson": "participation",
     "PrivacyCurve": "accounting",
@@ -80,16 +86,16 @@ _ROOM_OF = {
     "verify": "accounting",
 }
 
-__all__ = [*sorted(_ROOM_OF), "__version__"]
+__all__ = [*sorted(_PACKAGE_OF), "__version__"]
 __version__ = version("minsep")
 
 find_cache()
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOM_OF:
+    if name not in _PACKAGE_OF:
         raise AttributeError(f"module 'minsep' has no attribute {name!r}")
-    return getattr(import_module(f"minsep.{_ROOM_OF[name]}"), name)
+    return getattr(import_module(f"minsep.{_PACKAGE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -104,10 +104,10 @@ def refuse_entries(bad: NDArray[np.bool_], rule: str, **parameter: NDArray[np.fl
         raise ValueError(f"{name} has the value {array[where]:g} at [{index}], but {rule}.")
 
 
-def together(*checks: Callable[[], object]) -> None:
+def all_of(*checks: Callable[[], object]) -> None:
     """Run all checks, and raise one error with the sentences of all that fail.
 
-    >>> together(lambda: integer(bands=0, at_least=1), lambda: real(delta=2, above=0, at_most=1))
+    >>> all_of(lambda: integer(bands=0, at_least=1), lambda: real(delta=2, above=0, at_most=1))
     Traceback (most recent call last):
     ValueError: bands is 0, but it must be an integer of at least 1.
     delta is 2, but it must be a finite number above 0 and at most 1.

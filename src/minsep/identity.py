@@ -2,21 +2,22 @@
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any
 
 Description = dict[str, Any]
 
 
-class Described:
+class Described(ABC):
     """A frozen value that is equal to another exactly when their descriptions are.
 
     A subclass says in `describe` all that the accounting may depend on, as plain data that JSON holds exactly.
     """
 
+    @abstractmethod
     def describe(self) -> Description:
         """Return the value as plain data, with its `kind` first."""
-        raise NotImplementedError
 
     @cached_property
     def fingerprint(self) -> str:

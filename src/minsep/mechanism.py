@@ -1,18 +1,76 @@
-"""A mechanism: what is run and what is accounted for, as one frozen value."""
+"""A mechanism: what is run and what is accounted for, as one frozen value; and its design, before noise is chosen."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from minsep import _validation as validate
-from minsep.attribution import AttributionBatchStream, MultiAttributionMinSep
 from minsep.identity import Described, Description
 from minsep.noise import NoiseStream
 from minsep.participation import BatchStream, Scheme, Truncation, scheme_from
 from minsep.randomness import Key
 from minsep.strategy import Strategy, strategy_from
+
+
+@dataclass(frozen=True, eq=False)
+class Design(Described):
+    """A strategy matrix and a sampling scheme: what is calibrated to a budget.
+
+    - `strategy` is the matrix C that correlates the noise, such as `minsep.BandedToeplitz`.
+    - `scheme` says how batches are sampled, such as `minsep.MinSep`.
+    - `truncation`, if given, cuts every batch to one size.
+
+    >>> import minsep
+    >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
+    >>> print(Design(strategy, minsep.MinSep(rate=0.02, min_sep=10)))
+    b-min-sep, b = 10, 4 bands
+    """
+
+    strategy: Strategy
+    scheme: Scheme
+    truncation: Truncation | None = None
+
+    def __post_init__(self) -> None:
+        _check_kind(Strategy, "minsep.BandedToeplitz", strategy=self.strategy)
+        _check_kind(Scheme, "minsep.MinSep", scheme=self.scheme)
+        if self.truncation is not None:
+            _check_kind(Truncation, "minsep.Truncation", truncation=self.truncation)
+        self.scheme.check_iterations(self.iterations)
+
+    @property
+    def iterations(self) -> int:
+        """Number of training steps."""
+        return self.strategy.iterations
+
+    @property
+    def name(self) -> str:
+        """The sampling scheme and the strategy's size, in words."""
+        return name_of(self.scheme.name, self.strategy.bands, self.scheme.min_sep)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def with_noise(self, noise_multiplier: float) -> "Mechanism":
+        """Return the mechanism with this design and a noise multiplier.
+
+        >>> import minsep
+        >>> identity = minsep.BandedToeplitz.identity(iterations=100)
+        >>> minsep.Design(identity, minsep.Poisson(rate=0.1)).with_noise(2.0).noise_multiplier
+        2.0
+        """
+        return Mechanism(self.strategy, self.scheme, noise_multiplier, self.truncation)
+
+    def describe(self) -> Description:
+        """Return the design as plain data."""
+        return {
+            "kind": "design",
+            "strategy": self.strategy.describe(),
+            "scheme": self.scheme.describe(),
+            "truncation": self.truncation.describe() if self.truncation else None,
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +98,14 @@ class Mechanism(Described):
     truncation: Truncation | None = None
 
     def __post_init__(self) -> None:
-        _check_kind(Strategy, "minsep.BandedToeplitz", strategy=self.strategy)
-        _check_kind(Scheme, "minsep.MinSep", scheme=self.scheme)
-        if self.truncation is not None:
-            _check_kind(Truncation, "minsep.Truncation", truncation=self.truncation)
         noise_multiplier = validate.real(noise_multiplier=self.noise_multiplier, above=0)
         object.__setattr__(self, "noise_multiplier", noise_multiplier)
-        self.scheme.check_iterations(self.iterations)
+        _ = self.design  # checks the rest
+
+    @cached_property
+    def design(self) -> Design:
+        """The mechanism without its noise multiplier."""
+        return Design(self.strategy, self.scheme, self.truncation)
 
     @property
     def iterations(self) -> int:
@@ -62,8 +121,7 @@ class Mechanism(Described):
         >>> Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=0.8).name
         'b-min-sep, b = 10, 4 bands'
         """
-        bands = self.strategy.bands
-        return f"{self.scheme.name}, {bands} band{'s' if bands > 1 else ''}"
+        return self.design.name
 
     @property
     def root_mean_squared_error(self) -> float:
@@ -87,10 +145,7 @@ class Mechanism(Described):
         [100, 91, 96, 84]
         """
         key = Key.of(seed).derive("batches")
-        options: dict[str, Any] = {"truncation": self.truncation, "fingerprint": self.fingerprint}
-        if isinstance(self.scheme, MultiAttributionMinSep):
-            return AttributionBatchStream(self.scheme, self.iterations, num_examples, key, **options)
-        return BatchStream(self.scheme, self.iterations, num_examples, key, **options)
+        return self.scheme.batches(self.iterations, num_examples, key, self.truncation, self.fingerprint)
 
     def noise(
         self,
@@ -145,9 +200,9 @@ class Mechanism(Described):
         cut = description["truncation"]
         return cls(
             strategy_from(description["strategy"]),
-            scheme_from(description["scheme"], {"multi-attribution-min-sep": MultiAttributionMinSep}),
+            scheme_from(description["scheme"]),
             description["noise_multiplier"],
-            None if cut is None else Truncation(cut["batch_size"], cut["num_examples"]),
+            None if cut is None else Truncation.from_description(cut),
         )
 
 
@@ -156,6 +211,17 @@ def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
         return np.dtype(dtype)
     except TypeError:
         raise ValueError(f"dtype is {dtype!r}, but it must be float32 or float64.") from None
+
+
+def name_of(scheme: str, bands: int, min_sep: int) -> str:
+    """Return the name of a design in words, given that of its scheme.
+
+    >>> name_of("Poisson sampling", bands=1, min_sep=1)
+    'DP-SGD, Poisson sampling'
+    """
+    if bands == min_sep == 1:
+        return f"DP-SGD, {scheme}"
+    return f"{scheme}, {bands} band{'s' if bands > 1 else ''}"
 
 
 def _check_kind(kind: type, example: str, **parameter: object) -> None:

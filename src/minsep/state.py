@@ -6,13 +6,12 @@ secret as the data itself.
 
 import json
 import os
-import tempfile
 import zipfile
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, BinaryIO, Never
+from typing import Any, Never
 
 import numpy as np
+
+from minsep.files import write_whole
 
 State = dict[str, Any]
 
@@ -80,23 +79,11 @@ def save_state(path: str | os.PathLike[str], state: State) -> None:
     """
     arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
     plain = {name: value for name, value in state.items() if name not in arrays}
-    write_private(path, lambda file: np.savez(file, allow_pickle=False, plain=np.array(json.dumps(plain)), **arrays))
-
-
-def write_private(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -> None:
-    """Write a file that only its owner can read, whole or not at all."""
-    path = Path(path)
-    # mkstemp makes the file readable by its owner alone, from its first byte on.
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    write_whole(
+        path,
+        lambda file: np.savez(file, allow_pickle=False, plain=np.array(json.dumps(plain)), **arrays),
+        private=True,
+    )
 
 
 def load_state(path: str | os.PathLike[str]) -> State:

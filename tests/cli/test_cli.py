@@ -16,7 +16,8 @@ import typer.testing
 
 import minsep
 import minsep.planning.planner
-from minsep.accounting import calibration
+from minsep.accounting.certification import calibration
+from minsep.accounting.certification.proofs import Refusal
 from minsep.cli.app import app
 from minsep.cli.progress import Bar
 
@@ -95,13 +96,13 @@ def test_calibrate_certify_and_verify_agree(tmp_path):
     certified = run("certify", *SMALL, *budget, "--noise-multiplier", str(1.05 * sigma))
     assert certified.returncode == 0
     assert "passed" in certified.stdout
-    assert "Run only because it is certified" in certified.stdout
+    assert "if you run it only because it passed" in certified.stdout
     verified = run("verify", str(path), "--json")
     assert (verified.returncode, json.loads(verified.stdout)["holds"]) == (0, True)
     path.write_text(path.read_text().replace('"epsilon": 2.0', '"epsilon": 1.9'))
     tampered = run("verify", str(path))
     assert tampered.returncode == 1
-    assert "the file was changed" in tampered.stdout
+    assert "The certificate does not hold: " in tampered.stdout
     assert json.loads(run("verify", str(path), "--json").stdout)["holds"] is False
     path.write_text("no certificate")
     assert run("verify", str(path)).returncode == 2
@@ -211,8 +212,9 @@ def in_a_terminal(*arguments, interrupt_after=None):
 def test_a_terminal_shows_progress():
     status, written = in_a_terminal("calibrate", *SMALL, "--epsilon", "1", "--delta", "1e-4", "--seed", "1")
     assert status == 0
-    assert "estimating at noise multiplier" in written
-    assert "log-wealth" in written
+    assert "estimating noise multiplier" in written
+    assert "testing noise multiplier" in written
+    assert " samples" in written
 
 
 def test_ctrl_c_stops_cleanly_and_says_what_was_under_way():
@@ -352,7 +354,7 @@ def test_a_result_is_printed_even_if_it_cannot_be_written(command, tmp_path, mon
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(f"minsep.cli.{command}.save", fail)
+    monkeypatch.setattr("minsep.accounting.certification.certificate.write_whole", fail)
     path = str(tmp_path / "certificate.json")
     arguments = {
         "plan": [*TASK, "--scheme", "poisson", "--seed", "0"],
@@ -365,15 +367,13 @@ def test_a_result_is_printed_even_if_it_cannot_be_written(command, tmp_path, mon
 
 
 def test_a_fallback_is_announced_first_and_named(monkeypatch):
-    certify = calibration.certify
+    certify_by = calibration.certify_by
 
-    def rejecting(mechanism, *arguments, **options):
-        found = certify(mechanism, *arguments, **options)
-        if not isinstance(mechanism.scheme, minsep.MinSep):
-            return found
-        return replace(found, proofs=tuple(replace(proof, passed=False, reason="no luck") for proof in found.proofs))
+    def rejecting(*arguments):
+        found = certify_by(*arguments)
+        return replace(found, proofs=tuple(Refusal(proof.claim, "no luck") for proof in found.proofs))
 
-    monkeypatch.setattr(calibration, "certify", rejecting)
+    monkeypatch.setattr(calibration, "certify_by", rejecting)
     arguments = [*TASK, "--min-sep", "4", "--seed", "1"]
     runner = typer.testing.CliRunner(env={"COLUMNS": "120"})
     planned = runner.invoke(app, ["plan", *arguments, "--max-bands", "2", "--scheme", "min-sep", "--no-tune"])

@@ -81,15 +81,17 @@ def estimates():
 
 
 def _proof(proof):
-    names = ("samples", "bound", "copies", "scale", "log_constant", "log_wealth")
-    return {name: getattr(proof, name) for name in names}
+    names = ("kind", "samples", "bound", "log_constant", "law")
+    found = {name: getattr(proof, name) for name in names if hasattr(proof, name)}
+    outcome = getattr(proof, "outcome", None)
+    return found | ({} if outcome is None else {"log_wealth": outcome.log_wealth})
 
 
 def certificates():
     mechanisms = {
-        "b-min-sep": (minsep.Mechanism(STRATEGY, MIN_SEP, 0.8), 1e-3),
-        "b-min-sep at small delta": (minsep.Mechanism(STRATEGY, MIN_SEP, 1.2), 1e-6),
-        "b-min-sep, cold": (minsep.Mechanism(STRATEGY, SCHEMES["b-min-sep, cold"], 0.8), 1e-3),
+        "b-min-sep": (minsep.Mechanism(STRATEGY, MIN_SEP, 0.95), 1e-3),
+        "b-min-sep at small delta": (minsep.Mechanism(STRATEGY, MIN_SEP, 1.45), 1e-6),
+        "b-min-sep, cold": (minsep.Mechanism(STRATEGY, SCHEMES["b-min-sep, cold"], 0.95), 1e-3),
         "b-min-sep, cut": (minsep.Mechanism(STRATEGY, MIN_SEP, 0.9, minsep.Truncation(40, 500)), 1e-3),
         "balls-in-bins": (minsep.Mechanism(STRATEGY, SCHEMES["balls-in-bins"], 1.0), 1e-3),
         "poisson": (minsep.Mechanism(IDENTITY, SCHEMES["poisson"], 1.0), 1e-3),

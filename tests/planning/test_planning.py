@@ -5,8 +5,9 @@ import math
 import pytest
 
 import minsep
-from minsep.accounting.calibration import exact_noise_multiplier
-from minsep.accounting.search import estimated_noise_multiplier, noise_at_target
+from minsep.accounting import estimated_noise_multiplier, exact_mechanism
+from minsep.accounting.estimation import noise_at_target
+from minsep.engine import LOCAL
 from minsep.planning import Candidate, Task, planner
 from minsep.planning.candidates import candidates
 from minsep.planning.search import Search
@@ -40,9 +41,7 @@ def test_the_plan_is_certified_and_no_worse_than_any_baseline(small_plan):
     assert small_plan.certificate.passed
     assert small_plan.certificate.mechanism == small_plan.mechanism.describe()
     for scheme, bands in [("poisson", 1), ("cyclic-poisson", 2), ("cyclic-poisson", 4)]:
-        strategy = Candidate(scheme, bands, bands).strategy(100)
-        start = minsep.Mechanism(strategy, TASK.scheme(scheme, bands), 1.0)
-        proven = exact_noise_multiplier(start, 2.0, 1e-3)
+        proven = exact_mechanism(Candidate(scheme, bands, bands).design(TASK), 2.0, 1e-3)
         assert small_plan.error <= 1.001 * proven.root_mean_squared_error
     assert minsep.verify(small_plan.certificate).holds
 
@@ -61,9 +60,9 @@ def test_the_table_is_ranked_and_its_errors_are_those_of_its_noise(small_plan):
 
 
 def test_estimates_of_the_search_agree_with_the_noise_that_a_finer_one_finds():
-    search = Search(TASK, 0, None, None, None)
+    search = Search(TASK, 0, LOCAL, None)
     (found,) = search.estimate_all([Candidate("min-sep", 4, 10)])
-    mechanism = minsep.Mechanism(found.strategy(100), TASK.scheme("min-sep", 10), found.noise_multiplier)
+    mechanism = found.design(TASK).with_noise(found.noise_multiplier)
     # A relative error of 2 % in the noise is at least 10 % in delta, many standard errors of 200,000 tilted samples.
     above = minsep.estimate_delta(mechanism.with_noise_multiplier(1.02 * found.noise_multiplier), 2.0, 200_000)
     below = minsep.estimate_delta(mechanism.with_noise_multiplier(found.noise_multiplier / 1.02), 2.0, 200_000)
@@ -73,9 +72,9 @@ def test_estimates_of_the_search_agree_with_the_noise_that_a_finer_one_finds():
 def test_a_winner_that_certifies_badly_gives_way_to_a_proven_baseline(monkeypatch):
     real = minsep.planning.search.calibrate
 
-    def noisy(strategy, scheme, *arguments, **options):
-        found = real(strategy, scheme, *arguments, **options)
-        if isinstance(scheme, minsep.MinSep):
+    def noisy(design, **options):
+        found = real(design, **options)
+        if isinstance(design.scheme, minsep.MinSep):
             return minsep.Calibration(found.mechanism.with_noise_multiplier(50.0), found.certificate, 2.0, 1e-3, ())
         return found
 
@@ -89,7 +88,7 @@ def test_a_winner_that_certifies_badly_gives_way_to_a_proven_baseline(monkeypatc
 def test_tuning_lowers_the_error_where_it_is_known_to():
     """n = 300, 16 bands, epsilon 1: less correlation than the optimum without amplification is better."""
     task = Task(6000, 20, 300, 1.0, 1e-5)
-    search = Search(task, 0, None, None, None)
+    search = Search(task, 0, LOCAL, None)
     (paper,) = search.estimate_all([Candidate("min-sep", 16, 16)])
     tuned = search.tune([paper])
     assert min(one.error for one in tuned) < 0.99 * paper.error
@@ -149,7 +148,7 @@ def test_progress_names_every_stage():
         seed=0,
         progress=lambda p: stages.append(p.stage),
     )
-    assert list(dict.fromkeys(stages)) == ["estimating", "tuning the strategy", "certifying"]
+    assert list(dict.fromkeys(stages)) == ["estimating", "tuning", "certifying"]
 
 
 def test_comparison_has_the_ratios_of_its_cells():
@@ -176,7 +175,7 @@ def test_the_search_for_the_noise_converges(truth):
 
 
 def test_an_estimate_survives_a_bad_guess():
-    mechanism = minsep.Mechanism(minsep.BandedToeplitz.identity(iterations=200), minsep.MinSep(0.02, 5), 1.0)
-    near = estimated_noise_multiplier(mechanism, 2.0, 1e-4, 0.7, 8000, 0)
-    far = estimated_noise_multiplier(mechanism, 2.0, 1e-4, 7.0, 8000, 1)
+    design = minsep.Design(minsep.BandedToeplitz.identity(iterations=200), minsep.MinSep(0.02, 5))
+    near = estimated_noise_multiplier(design, minsep.Budget(2.0, 1e-4), 0.7, 8000, 0)
+    far = estimated_noise_multiplier(design, minsep.Budget(2.0, 1e-4), 7.0, 8000, 1)
     assert near == pytest.approx(far, rel=0.02)

@@ -15,10 +15,9 @@ ITERATIONS = 60
 
 def plan_of(chosen: Candidate, others: list[Candidate], task: Task) -> Plan:
     """A plan as the search would return it, with a real mechanism and certificate, without the search."""
-    scheme = task.scheme(chosen.scheme, chosen.min_sep)
     assert chosen.noise_multiplier is not None
-    mechanism = minsep.Mechanism(chosen.strategy(task.iterations), scheme, chosen.noise_multiplier, task.truncation)
-    certificate = minsep.certify(mechanism, task.epsilon, task.delta, seed=0, workers=1)
+    mechanism = chosen.design(task).with_noise(chosen.noise_multiplier)
+    certificate = minsep.certify(mechanism, task.epsilon, task.delta, seed=0, compute=minsep.Compute(workers=1))
     tried = sorted([chosen, *(one for one in others if not one.skipped)], key=lambda one: one.error or 0.0)
     return Plan(task, chosen, mechanism, certificate, (*tried, *(one for one in others if one.skipped)), seed=0)
 
@@ -27,9 +26,9 @@ def plan_of(chosen: Candidate, others: list[Candidate], task: Task) -> Plan:
 def plan() -> Plan:
     chosen = Candidate("min-sep", 4, 16, 0.7, noise_multiplier=1.0, error=3.0)
     others = [
-        Candidate("poisson", 1, 1, noise_multiplier=0.56, error=4.5),
-        Candidate("cyclic-poisson", 2, 2, noise_multiplier=0.62, error=3.6),
-        Candidate("cyclic-poisson", 4, 4, noise_multiplier=0.69, error=4.0),
+        Candidate("poisson", 1, 1, noise_multiplier=0.56, error=4.5, exact=True),
+        Candidate("cyclic-poisson", 2, 2, noise_multiplier=0.62, error=3.6, exact=True),
+        Candidate("cyclic-poisson", 4, 4, noise_multiplier=0.69, error=4.0, exact=True),
         Candidate("min-sep", 2, 8, noise_multiplier=0.57, error=3.5),
         Candidate("min-sep", 4, 8, noise_multiplier=0.61, error=3.4),
         Candidate("min-sep", 4, 16, noise_multiplier=0.59, error=3.2),

@@ -128,7 +128,7 @@ def test_colours_have_contrast_by_day_and_by_night() -> None:
             assert contrast(theme[name], theme["paper"]) >= 4.5, name
         for colour in (palette.INK, palette.QUIET):
             assert contrast(shade(colour), theme["paper"]) >= 4.5
-        for colour in (*palette.SCHEMES.values(), palette.PALE):
+        for colour in (*(style.colour for style in palette.STYLES.values()), palette.PALE):
             assert contrast(shade(colour), theme["paper"]) >= 2.9, colour
         for colour in palette.DIVERGING:
             assert contrast(shade(palette.INK), shade(colour)) >= 4.5, colour

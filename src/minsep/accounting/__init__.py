@@ -1,20 +1,61 @@
-"""How private a mechanism is: exact curves, likelihood ratios, estimates, certificates, calibration."""
+"""How private a mechanism is: exact curves, likelihood ratios, estimates, certificates, calibration.
 
-from minsep.accounting.calibration import Calibration, calibrate
-from minsep.accounting.certificates import Certificate
-from minsep.accounting.certification import Verification, certify, verify
-from minsep.accounting.estimates import Estimate, PrivacyCurve, estimate_delta, estimate_epsilon, privacy_curve
+This is all that planning, reports, training and the command line may import from here.
+"""
+
+from minsep.accounting.certification import (
+    Calibration,
+    Certificate,
+    ChangedCertificateError,
+    Prover,
+    Rung,
+    Verification,
+    calibrate,
+    calibrate_exactly,
+    certify,
+    exact_mechanism,
+    verify,
+)
+from minsep.accounting.directions import DIRECTIONS, Direction
+from minsep.accounting.estimation import (
+    Estimate,
+    PrivacyCurve,
+    estimate_delta,
+    estimate_epsilon,
+    estimated_noise_multiplier,
+    privacy_curve,
+)
+from minsep.accounting.exact import IN_WORDS as METHODS_IN_WORDS
+from minsep.accounting.importance import Law
+from minsep.accounting.schemes import SchemeAccounting, Support, accounts_for, has_exact_curve, supported
+from minsep.accounting.sequential import verifier_for
 
 __all__ = [
+    "DIRECTIONS",
+    "METHODS_IN_WORDS",
     "Calibration",
     "Certificate",
+    "ChangedCertificateError",
+    "Direction",
     "Estimate",
+    "Law",
     "PrivacyCurve",
+    "Prover",
+    "Rung",
+    "SchemeAccounting",
+    "Support",
     "Verification",
+    "accounts_for",
     "calibrate",
+    "calibrate_exactly",
     "certify",
     "estimate_delta",
     "estimate_epsilon",
+    "estimated_noise_multiplier",
+    "exact_mechanism",
+    "has_exact_curve",
     "privacy_curve",
+    "supported",
+    "verifier_for",
     "verify",
 ]

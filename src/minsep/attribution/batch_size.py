@@ -10,14 +10,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize
 
 from minsep.attribution import kernels
 from minsep.attribution.graph import AttributionGraph
 from minsep.randomness import Key
-
-FloatArray = NDArray[np.float64]
 
 # A simulated mean has about this relative standard error; a search ends within it of its target.
 _PRECISION = 1e-3

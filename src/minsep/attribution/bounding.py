@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minsep import _validation as validate
+from minsep.arrays import IntegerArray
 from minsep.attribution import kernels
 from minsep.attribution.graph import AttributionGraph
 from minsep.randomness import Key, KeyedWords
-
-IntegerArray = NDArray[np.int64]
 
 _MOST_BOUND = 2**31 - 1
 

@@ -1,6 +1,7 @@
 """Edge lists from files and arrays, checked in bulk; an error names the first row that is wrong."""
 
 import csv
+import io
 import os
 import warnings
 from collections.abc import Callable
@@ -11,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-IntegerArray = NDArray[np.int64]
+from minsep.arrays import IntegerArray
+from minsep.files import write_whole
 
 _MOST_INDEX = 2**31 - 2
 
@@ -181,16 +183,15 @@ def check_format(path: Path) -> None:
 
 def write_examples(path: Path, ids: NDArray[Any]) -> None:
     """Write the ids of examples, in their order, as a column `example`; whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
     if path.suffix.lower() == ".parquet":
         pyarrow, parquet = pyarrow_modules()
-        parquet.write_table(pyarrow.table({"example": ids}), partial)
-    else:
-        with open(partial, "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(["example"])
-            writer.writerows([item] for item in ids.tolist())
-    partial.replace(path)
+        write_whole(path, lambda file: parquet.write_table(pyarrow.table({"example": ids}), file))
+        return
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(["example"])
+    writer.writerows([item] for item in ids.tolist())
+    write_whole(path, text.getvalue().encode())
 
 
 def pyarrow_modules() -> tuple[Any, Any]:

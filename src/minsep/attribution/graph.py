@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minsep import _validation as validate
+from minsep.arrays import IntegerArray
 from minsep.attribution import kernels
 from minsep.attribution.edges import read_edges, whole_numbers
-
-IntegerArray = NDArray[np.int64]
 
 _MOST = 2**31 - 1
 

@@ -9,8 +9,8 @@ import math
 import numba
 import numpy as np
 
-from minsep.participation.renewal import failures
 from minsep.randomness.philox import philox
+from minsep.randomness.variates import failures
 
 LONG_AGO = -(2**31)
 OUT_OF_WORDS = -1

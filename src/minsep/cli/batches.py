@@ -37,7 +37,7 @@ def batches(
     import numpy as np
 
     files = Files(output=output)
-    mechanism = setting.mechanism(1.0, *files.checks(), lambda: _check_format(output))
+    mechanism = setting.design(*files.checks(), lambda: _check_format(output)).with_noise(1.0)
     examples, scheme = setting.examples, mechanism.scheme
     with Bar("drawing batches"):
         drawn = [batch[batch >= 0] for batch in mechanism.batches(examples, seed=seed)]
@@ -87,7 +87,8 @@ def _check_format(path: Path | None) -> None:
 def _write(path: Path, drawn: list[Any]) -> None:
     import numpy as np
 
-    from minsep.state import save_state, write_private
+    from minsep.files import write_whole
+    from minsep.state import save_state
 
     sizes = np.array([batch.size for batch in drawn])
     indices = np.concatenate(drawn)
@@ -97,16 +98,16 @@ def _write(path: Path, drawn: list[Any]) -> None:
             save_state(path, {"indices": indices, "offsets": np.concatenate([[0], sizes.cumsum()])})
         case ".jsonl":
             lines = (json_module.dumps(batch.tolist()) + "\n" for batch in drawn)
-            write_private(path, lambda file: file.writelines(line.encode() for line in lines))
+            write_whole(path, lambda file: file.writelines(line.encode() for line in lines), private=True)
         case ".csv":
             text = io.StringIO(newline="")
             writer = csv.writer(text)
             writer.writerow(["iteration", "index"])
             writer.writerows(zip(numbers.tolist(), indices.tolist(), strict=True))
-            write_private(path, lambda file: file.write(text.getvalue().encode()))
+            write_whole(path, text.getvalue().encode(), private=True)
         case ".parquet":
             from minsep.attribution.edges import pyarrow_modules
 
             pyarrow, parquet = pyarrow_modules()
             table = pyarrow.table({"iteration": numbers, "index": indices})
-            write_private(path, lambda file: parquet.write_table(table, file))
+            write_whole(path, lambda file: parquet.write_table(table, file), private=True)

@@ -37,7 +37,7 @@ def bound(
     from minsep.attribution.edges import check_format, write_examples
 
     files = Files(output=output)
-    validate.together(*files.checks(), *([] if output is None else [lambda: check_format(output)]))
+    validate.all_of(*files.checks(), *([] if output is None else [lambda: check_format(output)]))
     with Bar(f"bounding the contributions of {edges}"):
         graph = AttributionGraph.from_edges(edges)
         bounded = bound_contributions(

@@ -19,7 +19,7 @@ from minsep.cli.options import (
     budget_checks,
     command,
 )
-from minsep.cli.output import Files, print_json, print_table, save
+from minsep.cli.output import Files, print_json, print_table
 from minsep.cli.progress import Bar
 
 REFUSED = 1
@@ -54,8 +54,8 @@ def certify(
             delta,
             test=test,
             seed=work.seed,
-            workers=work.workers,
-            progress=lambda state: bar.show_test(noise_multiplier, state),
+            compute=work.compute,
+            progress=bar.tell,
         )
         if not certificate.passed:
             bar.show("estimating delta")
@@ -84,18 +84,16 @@ def calibrate(
 
     files = Files(output=output)
     checks = [*budget_checks(epsilon=epsilon, delta=delta), *work.check(), *files.checks()]
-    start = setting.mechanism(1.0, *checks)
+    design = setting.design(*checks)
     with Bar() as bar:
         found = minsep.calibrate(
-            start.strategy,
-            start.scheme,
-            epsilon,
-            delta,
-            start.truncation,
+            design,
+            epsilon=epsilon,
+            delta=delta,
             test=test,
             seed=work.seed,
-            workers=work.workers,
-            progress=bar.show_test,
+            compute=work.compute,
+            progress=bar.tell,
         )
     if found.fallback:
         print(found.fallback, file=sys.stderr if json else sys.stdout)
@@ -103,27 +101,32 @@ def calibrate(
     _finish(found.certificate, files)
 
 
+@command
 def verify(
     certificate: Annotated[Path, typer.Argument(help="A certificate, as `minsep certify -o` writes it.")],
+    reproduce: Annotated[
+        bool, typer.Option("--reproduce", help="Repeat the prover too, with its search, and require the same result.")
+    ] = False,
     workers: Workers = None,
     json: Json = False,
 ) -> None:
-    """Check a certificate by drawing its samples again. Exit 0: it holds, 1: it does not.
+    """Check a certificate: rebuild its proofs, and draw its samples again. Exit 0: it holds, 1: it does not.
 
     Example: `minsep verify certificate.json`
     """
     import minsep
-    from minsep.accounting.certificates import ChangedCertificateError
+    from minsep.accounting import ChangedCertificateError
 
+    compute = minsep.Compute(workers=workers)
     with Bar(f"verifying {certificate}"):
         try:
-            result = minsep.verify(minsep.Certificate.load(certificate), workers=workers)
+            result = minsep.verify(minsep.Certificate.load(certificate), reproduce=reproduce, compute=compute)
         except ChangedCertificateError as error:
             result = minsep.Verification(False, str(error))
     if json:
-        print_json({"holds": result.holds, "reason": result.reason})
+        print_json({"holds": result.holds, "reason": result.reason, "caveats": list(result.caveats)})
     else:
-        print(result.reason)
+        print("\n".join([result.reason, *result.caveats]))
     if not result.holds:
         raise typer.Exit(REFUSED)
 
@@ -141,7 +144,7 @@ def delta(
 
     mechanism = setting.mechanism(noise_multiplier, *budget_checks(epsilon=epsilon), *work.check())
     with Bar("estimating delta"):
-        estimate = minsep.estimate_delta(mechanism, epsilon, seed=work.seed or 0, workers=work.workers)
+        estimate = minsep.estimate_delta(mechanism, epsilon, seed=work.seed or 0, compute=work.compute)
     _print_estimate("delta", estimate, json)
 
 
@@ -156,30 +159,20 @@ def epsilon(setting: Setting, noise_multiplier: NoiseMultiplier, delta: Delta, w
 
     mechanism = setting.mechanism(noise_multiplier, *budget_checks(delta=delta), *work.check())
     with Bar("estimating epsilon"):
-        estimate = minsep.estimate_epsilon(mechanism, delta, seed=work.seed or 0, workers=work.workers)
+        estimate = minsep.estimate_epsilon(mechanism, delta, seed=work.seed or 0, compute=work.compute)
     _print_estimate("epsilon", estimate, json)
 
 
 def proof_rows(certificate: Any) -> dict[str, str]:
     """Return how each direction was proven, in words."""
-    rows = {}
-    for proof in certificate.proofs:
-        how = proof.method
-        if proof.method == "tilted":
-            how += f", {proof.copies} copies, scale {proof.scale:.3g}"
-        if proof.method in ("tilted", "shifted", "convexity"):
-            how += f", bound {proof.bound:.3g}"
-        if proof.samples:
-            how += f", {proof.samples:,} samples"
-        rows[proof.direction] = f"{'passed' if proof.passed else 'refused'} ({how})"
-    return rows
+    return {proof.direction: proof.summary() for proof in certificate.proofs}
 
 
 def _report(certificate: Any, files: Files, json: bool) -> None:
     """Write and print a certificate; it is printed whole if it could not be written."""
     from minsep import Mechanism
 
-    files.write("output", lambda path: save(path, certificate.to_json() + "\n"))
+    files.write("output", certificate.save)
     if json:
         print(certificate.to_json())
         return
@@ -221,7 +214,7 @@ def _advice(mechanism: Any, epsilon: float, delta: float) -> str:
 
 def _print_estimate(name: str, estimate: Any, json: bool) -> None:
     if json:
-        fields = ("value", "stderr", "direction", "method", "samples", "remove", "add", "upper_bound")
-        print_json({field: getattr(estimate, field) for field in fields})
+        names = ("value", "stderr", "direction", "method", "samples", "remove", "remove_stderr", "add", "add_stderr")
+        print_json({name: getattr(estimate, name) for name in (*names, "upper_bound")})
     else:
         print(f"{name}: {estimate}")

@@ -9,8 +9,6 @@ from minsep.cli.options import Json, Workers, counting, measuring
 from minsep.cli.output import Files, print_grid, print_json, report_checks
 from minsep.cli.progress import Bar
 
-_OTHERS = {"cyclic-poisson": "cyclic Poisson", "balls-in-bins": "balls-in-bins"}
-
 
 def compare(
     iterations: Annotated[int, counting("Number of training steps.")] = 1024,
@@ -34,17 +32,20 @@ def compare(
     """
     import minsep
     from minsep import _validation as validate
+    from minsep.planning import FAMILIES
+    from minsep.planning.comparison import EPOCHS, EPSILONS, OTHERS
 
     files = Files(report=report, plot=plot)
-    validate.together(*files.checks(), *report_checks(report, plot))
-    options: dict[str, Any] = {}
-    if epsilon:
-        options["epsilons"] = epsilon
-    if epoch:
-        options["epochs"] = epoch
+    validate.all_of(*files.checks(), *report_checks(report, plot))
     with Bar() as bar:
         found = minsep.compare(
-            iterations, delta, max_bands=max_bands, workers=workers, progress=bar.show_plan, **options
+            iterations,
+            delta,
+            epsilons=epsilon or EPSILONS,
+            epochs=epoch or EPOCHS,
+            max_bands=max_bands,
+            compute=minsep.Compute(workers=workers),
+            progress=bar.tell,
         )
         if report is not None or plot is not None:
             from minsep.report import plot_comparison, write_comparison
@@ -56,13 +57,13 @@ def compare(
         print_json(_as_data(found))
         files.finish()
         return
-    for other, words in _OTHERS.items():
+    for other in OTHERS:
         rows = [
             [f"{size:,}", *(f"{ratio:.3f}" for ratio in row)]
             for size, row in zip(found.epochs, found.ratios(other), strict=True)
         ]
         print_grid(
-            f"Mean squared error of b-min-sep over that of {words}",
+            f"Mean squared error of b-min-sep over that of {FAMILIES[other].words}",
             ["epoch length", *(f"epsilon {value:g}" for value in found.epsilons)],
             rows,
         )
@@ -73,11 +74,13 @@ def compare(
 
 
 def _as_data(found: Any) -> dict[str, Any]:
+    from minsep.planning import PROPOSED
+
     cells = [
         {
             "epsilon": cell.epsilon,
             "epoch": cell.epoch,
-            "ratios": {other: cell.ratio(other) for other in _OTHERS},
+            "ratios": {other: cell.ratio(other) for other in cell.best if other != PROPOSED},
             "best": {
                 name: {
                     "bands": one.bands,

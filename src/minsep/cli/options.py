@@ -72,6 +72,13 @@ class Work:
     seed: Seed = None
     workers: Workers = None
 
+    @property
+    def compute(self) -> Any:
+        """Where samples are drawn."""
+        from minsep import Compute
+
+        return Compute(workers=self.workers)
+
     def check(self) -> list[Callable[[], object]]:
         """Return the checks of the options."""
         from minsep import _validation as validate
@@ -97,7 +104,15 @@ class Setting:
     max_batch_size: MaxBatchSize = None
 
     def mechanism(self, noise_multiplier: float, *more: Callable[[], object]) -> Any:
-        """Return the mechanism; all problems of these and the other options are said at once."""
+        """Return the mechanism; all problems of these and the other options are reported together."""
+        from minsep import _validation as validate
+
+        return self.design(lambda: validate.real(noise_multiplier=noise_multiplier, above=0), *more).with_noise(
+            noise_multiplier
+        )
+
+    def design(self, *more: Callable[[], object]) -> Any:
+        """Return the mechanism without its noise; all problems of these and the other options are reported together."""
         import minsep
         from minsep import _validation as validate
 
@@ -107,17 +122,16 @@ class Setting:
             lambda: validate.integer(iterations=self.iterations, at_least=1),
             lambda: validate.integer(bands=self.bands, at_least=1, at_most=max(self.iterations, 1)),
             lambda: validate.choice(SCHEMES, scheme=self.scheme),
-            lambda: validate.real(noise_multiplier=noise_multiplier, above=0),
             *more,
         ]
         if self.min_sep is not None:
             checks += [lambda: validate.integer(min_sep=self.min_sep, at_least=1), self._check_min_sep]
         if self.max_batch_size is not None:
             checks.append(lambda: validate.integer(max_batch_size=self.max_batch_size, at_least=1))
-        validate.together(*checks)
+        validate.all_of(*checks)
         strategy = minsep.BandedToeplitz.optimal(iterations=self.iterations, bands=self.bands)
         truncation = None if self.max_batch_size is None else minsep.Truncation(self.max_batch_size, self.examples)
-        return minsep.Mechanism(strategy, self._scheme(truncation is not None), noise_multiplier, truncation)
+        return minsep.Design(strategy, self._scheme(truncation is not None), truncation)
 
     def _check_min_sep(self) -> None:
         if self.scheme in _WITHOUT_MIN_SEP:

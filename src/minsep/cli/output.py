@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from minsep.files import check_folder
+
 
 def print_json(result: dict[str, Any]) -> None:
     """Print a result for programs."""
@@ -55,13 +57,6 @@ def report_checks(report: Path | None, plot: Path | None) -> list[Callable[[], o
     return checks
 
 
-def save(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text)
-    partial.replace(path)
-
-
 class Files:
     """The files that a command is to write: checked before its work, and written after it.
 
@@ -77,11 +72,8 @@ class Files:
         return [partial(self._check, name, path) for name, path in self._paths.items()]
 
     def _check(self, name: str, path: Path) -> None:
+        check_folder(**{name: path})
         folder = path.absolute().parent
-        if not folder.is_dir():
-            raise ValueError(f"{name} is {str(path)!r}, but the folder {str(folder)!r} does not exist.")
-        if path.is_dir():
-            raise ValueError(f"{name} is {str(path)!r}, but that is a folder: it must be a file.")
         for other, its_path in self._paths.items():
             if other == name:
                 break

@@ -22,7 +22,7 @@ from minsep.cli.options import (
     command,
     counting,
 )
-from minsep.cli.output import Files, print_grid, print_table, report_checks, save
+from minsep.cli.output import Files, print_grid, print_table, report_checks
 from minsep.cli.progress import Bar
 
 _SHOWN = 8
@@ -61,10 +61,10 @@ def plan(
     """
     import minsep
     from minsep import _validation as validate
-    from minsep.planning.task import SCHEMES
+    from minsep.planning import SCHEMES
 
     files = Files(output=output, report=report, plot=plot)
-    validate.together(
+    validate.all_of(
         lambda: validate.real(noise_memory=noise_memory, above=0),
         lambda: _check_min_sep(min_sep, scheme),
         *files.checks(),
@@ -86,10 +86,10 @@ def plan(
             noise_memory=int(noise_memory * 2**30),
             tune=tune,
             seed=work.seed,
-            workers=work.workers,
-            progress=bar.show_plan,
+            compute=work.compute,
+            progress=bar.tell,
         )
-        files.write("output", lambda path: save(path, found.certificate.to_json() + "\n"))
+        files.write("output", found.certificate.save)
         if report is not None or plot is not None:
             from minsep.report import plot as draw
             from minsep.report import write_report
@@ -138,7 +138,7 @@ def _print(found: Any, files: dict[str, str]) -> None:
     ]
     more = len(tried) - len(rows)
     title = f"{len(tried)} mechanisms, ranked by estimates" + (f"; {more} more with --json" if more else "")
-    print_grid(title, ["mechanism", "noise multiplier", "error", "over the plan's"], rows)
+    print_grid(title, ["mechanism", "noise multiplier", "error", "relative to the plan"], rows)
     skipped = [one for one in found.table if one.skipped]
     if skipped:
         print(f"Skipped: {len(skipped)}, such as {skipped[0].name}: {skipped[0].skipped}.")
@@ -147,7 +147,7 @@ def _print(found: Any, files: dict[str, str]) -> None:
         "Noise multiplier": f"{found.mechanism.noise_multiplier:.5g}",
         "Error of prefix sums": f"{found.error:.5g}",
         "Best baseline": f"{found.baseline.name}: {found.baseline.error:.4g}",
-        "Gain of tuning the strategy": f"{100 * found.gain:.1f} %",
+        "Error saved by tuning": f"{100 * found.gain:.1f} %",
         **proof_rows(found.certificate),
         **files,
     }

@@ -5,6 +5,8 @@ import threading
 import time
 from typing import Any
 
+from minsep.progress import Progress
+
 _SECONDS = 10.0
 
 
@@ -15,14 +17,14 @@ class Bar:
         self._under_way = under_way
 
     def __enter__(self) -> "Bar":
+        from rich import progress
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         in_terminal = sys.stderr.isatty()
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TimeElapsedColumn(),
+        self._progress = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.TimeElapsedColumn(),
             console=Console(stderr=True),
             disable=not in_terminal,
             transient=True,
@@ -45,25 +47,9 @@ class Bar:
         while not self._ended.wait(_SECONDS):
             print(f"[{time.monotonic() - begin:.0f} s] {self._under_way}", file=sys.stderr, flush=True)
 
-    def show_test(self, noise_multiplier: float, state: Any) -> None:
-        """Show the noise multiplier at hand, and how its test stands."""
-        if state is None:
-            self.show(f"estimating at noise multiplier {noise_multiplier:.4f}")
-            return
-        wealth = f"{state.samples:,} samples, log-wealth {state.log_wealth:.1f} of {state.target:.1f}"
-        self.show(
-            f"testing noise multiplier {noise_multiplier:.4f}, {state.direction}: {wealth}",
-            max(state.log_wealth, 0.0),
-            state.target,
-        )
-
-    def show_plan(self, state: Any) -> None:
-        """Show the stage of a plan."""
-        if state.test is None:
-            self.show(f"{state.stage} {state.done + 1} of {state.total}: {state.detail}", state.done, state.total)
-        else:
-            wealth = f"log-wealth {state.test.log_wealth:.1f} of {state.test.target:.1f}"
-            self.show(f"certifying {state.detail}: {wealth}", max(state.test.log_wealth, 0.0), state.test.target)
+    def tell(self, event: Progress) -> None:
+        """Show an event of long work."""
+        self.show(str(event), event.done, event.total)
 
     def show(self, description: str, completed: float = 0.0, total: float | None = None) -> None:
         """Show what is being done, and how far it is."""

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import get_blas_funcs, toeplitz
 
+from minsep.arrays import Rows
 from minsep.strategy import BandedInverseToeplitz, BandedToeplitz, Dense, Strategy, series
 
-Rows = NDArray[np.floating[Any]]
 AddNormals = Callable[[Rows, int], None]
 """Add rows of Z, from the given one on, to an array."""
 

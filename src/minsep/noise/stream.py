@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minsep import _validation as validate
+from minsep.arrays import Rows
 from minsep.engine import parallel_copy
-from minsep.noise.recurrence import Recurrence, Rows, recurrence_of
+from minsep.noise.recurrence import Recurrence, recurrence_of
 from minsep.noise.stability import check_stable
 from minsep.randomness import Key, NormalRows
 from minsep.state import Guard, State, Uncopyable, check_envelope, envelope

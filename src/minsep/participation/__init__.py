@@ -1,15 +1,25 @@
-"""Who takes part when: sampling schemes as frozen descriptions, and the streams of batches that follow them."""
+"""Who takes part when: sampling schemes as frozen descriptions, one file each, and their streams of batches."""
 
-from minsep.participation.schemes import BallsInBins, CyclicPoisson, MinSep, Poisson, Scheme, Unamplified, scheme_from
+from minsep.participation.assumptions import Assumption
+from minsep.participation.balls_in_bins import BallsInBins
+from minsep.participation.cyclic_poisson import CyclicPoisson
+from minsep.participation.min_sep import MinSep
+from minsep.participation.multi_attribution import MultiAttributionMinSep
+from minsep.participation.poisson import Poisson
+from minsep.participation.scheme import IndependentScheme, Scheme, scheme_from
 from minsep.participation.stream import BatchSampler, BatchStream, PaddedBatch
 from minsep.participation.truncation import Truncation
+from minsep.participation.unamplified import Unamplified
 
 __all__ = [
+    "Assumption",
     "BallsInBins",
     "BatchSampler",
     "BatchStream",
     "CyclicPoisson",
+    "IndependentScheme",
     "MinSep",
+    "MultiAttributionMinSep",
     "PaddedBatch",
     "Poisson",
     "Scheme",

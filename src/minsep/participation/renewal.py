@@ -11,21 +11,20 @@ Examples wait in linked lists, one for each iteration: `waiting[t]` is the first
 """
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from minsep.arrays import IntegerArray, Words
+from minsep.randomness.variates import failures, uniform
+
 NOBODY = -1
 WORDS_AT_START = 2
 
-_UNIT = 2.0**-52
-_UNUSED_BITS = np.uint64(12)
 
-
-@dataclass(frozen=True)
-class RenewalLaw:
+class RenewalLaw(NamedTuple):
     """The law of one example's participation times, 1, 2, ..."""
 
     prob: float
@@ -36,24 +35,32 @@ class RenewalLaw:
     ordered: bool = False
     """Whether the phase follows from the example's index instead of chance."""
 
+    @classmethod
+    def min_sep(cls, prob: float, separation: int, warm: bool) -> "RenewalLaw":
+        """b-min-sep: rest after each participation; a warm start begins in the stationary state."""
+        phases, first = (separation, 1 / (1 + (separation - 1) * prob)) if warm else (1, 1.0)
+        return cls(prob=prob, rest=separation - 1, phases=phases, first_phase=first)
 
-@numba.njit(inline="always")
-def _uniform(word):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Uniform on the midpoints of 2**52 cells of (0, 1): exact, never 0 and never 1."""
-    return ((word >> _UNUSED_BITS) + 0.5) * _UNIT
+    @classmethod
+    def cyclic(cls, prob: float, cycle: int, ordered: bool = False) -> "RenewalLaw":
+        """Cyclic Poisson sampling: a uniform phase, and whole cycles between."""
+        return cls(prob=prob, stride=cycle, phases=cycle, first_phase=1 / cycle, ordered=ordered)
 
+    @property
+    def log_miss(self) -> float:
+        """Logarithm of the probability of not taking part."""
+        return math.log1p(-self.prob) if self.prob < 1 else -math.inf
 
-@numba.njit(inline="always")
-def failures(word, log_miss):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Return the number of failures before the first success, as a float that may be large."""
-    # NumPy's floor stays a float, where math.floor would wrap beyond 2**63.
-    return np.floor(math.log(_uniform(word)) / log_miss)
+    @property
+    def gap(self) -> int:
+        """Number of iterations from one participation to the next, at least."""
+        return self.rest + self.stride
 
 
 @numba.njit(inline="always")
 def first_phase(word, phases, first_prob):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Return 1 with probability `first_prob`, and else one of 2, ..., `phases` with equal chances."""
-    position = _uniform(word)
+    position = uniform(word)
     if position < first_prob:
         return 1
     share = (position - first_prob) / (1.0 - first_prob)
@@ -61,20 +68,18 @@ def first_phase(word, phases, first_prob):  # type: ignore[no-untyped-def]  # pr
 
 
 @numba.njit(nogil=True, cache=True)
-def enlist(  # type: ignore[no-untyped-def]  # pragma: no cover
-    waiting, following, first, words, log_miss, stride, phases, first_prob, ordered
-):
+def enlist(waiting, following, first, words, law, log_miss):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Put examples `first, first + 1, ...` into the lists of their first participations, two words each."""
     iterations = waiting.size - 1
     count = words.size // 2
     total = following.size
     for k in range(count):
         example = first + k
-        if ordered:
-            phase = 1 + (example * phases) // total
+        if law.ordered:
+            phase = 1 + (example * law.phases) // total
         else:
-            phase = first_phase(words[2 * k], phases, first_prob)
-        time = phase + stride * failures(words[2 * k + 1], log_miss)
+            phase = first_phase(words[2 * k], law.phases, law.first_phase)
+        time = phase + law.stride * failures(words[2 * k + 1], log_miss)
         if time <= iterations:
             following[example] = waiting[int(time)]
             waiting[int(time)] = example
@@ -94,11 +99,11 @@ def collect(waiting, following, time, batch):  # type: ignore[no-untyped-def]  #
 
 
 @numba.njit(nogil=True, cache=True)
-def return_batch(waiting, following, time, batch, words, log_miss, rest, stride):  # type: ignore[no-untyped-def]  # pragma: no cover
+def return_batch(waiting, following, time, batch, words, law, log_miss):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Put the examples of a batch into the lists of their next participations, one word each."""
     iterations = waiting.size - 1
     for k in range(batch.size):
-        after = time + rest + stride * (1.0 + failures(words[k], log_miss))
+        after = time + law.rest + law.stride * (1.0 + failures(words[k], log_miss))
         if after <= iterations:
             following[batch[k]] = waiting[int(after)]
             waiting[int(after)] = batch[k]
@@ -110,20 +115,16 @@ class WaitingLists:
     def __init__(self, law: RenewalLaw, num_examples: int, iterations: int) -> None:
         index = np.int32 if num_examples <= np.iinfo(np.int32).max else np.int64
         self._law = law
-        self._log_miss = math.log1p(-law.prob) if law.prob < 1 else -math.inf
+        self._log_miss = law.log_miss
         self._waiting: NDArray[np.signedinteger] = np.full(iterations + 1, NOBODY, dtype=index)
         self._following: NDArray[np.signedinteger] = np.full(num_examples, NOBODY, dtype=index)
         self._room = np.empty(1024, dtype=np.int64)
 
-    def enlist(self, first: int, words: NDArray[np.uint64]) -> None:
+    def enlist(self, first: int, words: Words) -> None:
         """Draw the first participation of examples from `first` on."""
-        law = self._law
-        enlist(
-            self._waiting, self._following, first, words, self._log_miss,
-            law.stride, law.phases, law.first_phase, law.ordered,
-        )  # fmt: skip
+        enlist(self._waiting, self._following, first, words, self._law, self._log_miss)
 
-    def batch(self, time: int) -> NDArray[np.int64]:
+    def batch(self, time: int) -> IntegerArray:
         """Return the examples that take part at `time`, in increasing order."""
         size = collect(self._waiting, self._following, time, self._room)
         if size > self._room.size:
@@ -131,7 +132,6 @@ class WaitingLists:
             collect(self._waiting, self._following, time, self._room)
         return np.sort(self._room[:size])
 
-    def send_back(self, time: int, batch: NDArray[np.int64], words: NDArray[np.uint64]) -> None:
+    def send_back(self, time: int, batch: IntegerArray, words: Words) -> None:
         """Draw the next participation of every example of the batch at `time`."""
-        law = self._law
-        return_batch(self._waiting, self._following, time, batch, words, self._log_miss, law.rest, law.stride)
+        return_batch(self._waiting, self._following, time, batch, words, self._law, self._log_miss)

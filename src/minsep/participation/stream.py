@@ -1,14 +1,12 @@
 """A stream of batches: a function of (mechanism, number of examples, key), read from front to back."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from minsep import _validation as validate
-from minsep.participation.renewal import WORDS_AT_START, WaitingLists
-from minsep.participation.schemes import Scheme
+from minsep.arrays import BooleanArray, IntegerArray
+from minsep.participation.renewal import WORDS_AT_START, RenewalLaw, WaitingLists
 from minsep.participation.truncation import PADDING, Truncation
 from minsep.randomness import Key, KeyedWords
 from minsep.state import Guard, State, Uncopyable, check_envelope, envelope
@@ -20,14 +18,13 @@ _EXAMPLES_AT_ONCE = 1 << 18
 class PaddedBatch(NamedTuple):
     """Indices of a batch, with -1 where it is padded, and a mask that is true where it is not."""
 
-    indices: NDArray[np.int64]
-    mask: NDArray[np.bool_]
+    indices: IntegerArray
+    mask: BooleanArray
 
 
-class BatchStream(Uncopyable, Iterator[NDArray[np.int64]]):
+class BatchStream(Uncopyable, Iterator[IntegerArray], ABC):
     """The batches of a mechanism: exactly `iterations` arrays of indices, each in increasing order.
 
-    - A batch costs time proportional to its size, and the stream 4 bytes an example.
     - An empty batch is an empty array: the step is taken, and adds noise, all the same.
     - With a truncation every batch has its size, padded with -1; `with_masks` tells padding from examples.
     - The state is the key and the position. Restoring draws the batches before it again, without yielding them.
@@ -37,13 +34,12 @@ class BatchStream(Uncopyable, Iterator[NDArray[np.int64]]):
 
     def __init__(
         self,
-        scheme: Scheme,
         iterations: int,
         num_examples: int,
         key: Key,
-        *,
-        truncation: Truncation | None = None,
-        fingerprint: str = "",
+        truncation: Truncation | None,
+        fingerprint: str,
+        **identity: object,
     ) -> None:
         self.iterations = iterations
         self.num_examples = validate.integer(num_examples=num_examples, at_least=1, at_most=MOST_EXAMPLES)
@@ -52,9 +48,8 @@ class BatchStream(Uncopyable, Iterator[NDArray[np.int64]]):
             raise ValueError(
                 f"num_examples is {num_examples}, but the truncation was accounted for {expected} examples."
             )
-        self._scheme = scheme
         self._truncation = truncation
-        self._identity = envelope("batches", fingerprint, num_examples=self.num_examples)
+        self._identity = envelope("batches", fingerprint, num_examples=self.num_examples, **identity)
         self._restart(key)
 
     @property
@@ -69,7 +64,7 @@ class BatchStream(Uncopyable, Iterator[NDArray[np.int64]]):
         """Return the number of batches of the whole run."""
         return self.iterations
 
-    def __next__(self) -> NDArray[np.int64]:
+    def __next__(self) -> IntegerArray:
         if self._position == self.iterations:
             raise StopIteration
         batch = self._advance()
@@ -127,19 +122,53 @@ class BatchStream(Uncopyable, Iterator[NDArray[np.int64]]):
         self._position = 0
         self._guard = Guard()
         self._cuts = KeyedWords(key.derive("cuts"))
+        self._begin(key)
+
+    @abstractmethod
+    def _begin(self, key: Key) -> None:
+        """Make ready to form the first batch."""
+
+    @abstractmethod
+    def _form(self, position: int) -> IntegerArray:
+        """Return the batch at a position; positions come one after the other, from 0."""
+
+    def _advance(self) -> IntegerArray:
+        with self._guard:
+            batch = self._form(self._position)
+            self._position += 1
+        return batch
+
+
+class RenewalBatchStream(BatchStream):
+    """Batches of examples that take part independently of each other, by one renewal law.
+
+    A batch costs time proportional to its size, and the stream 4 bytes an example.
+    """
+
+    def __init__(
+        self,
+        law: RenewalLaw,
+        iterations: int,
+        num_examples: int,
+        key: Key,
+        truncation: Truncation | None,
+        fingerprint: str,
+    ) -> None:
+        self._law = law
+        super().__init__(iterations, num_examples, key, truncation, fingerprint)
+
+    def _begin(self, key: Key) -> None:
         self._steps = KeyedWords(key.derive("steps"))
-        self._lists = WaitingLists(self._scheme.law, self.num_examples, self.iterations)
+        self._lists = WaitingLists(self._law, self.num_examples, self.iterations)
         starts = KeyedWords(key.derive("starts"))
         for first in range(0, self.num_examples, _EXAMPLES_AT_ONCE):
             count = min(_EXAMPLES_AT_ONCE, self.num_examples - first)
             self._lists.enlist(first, starts.take(0, WORDS_AT_START * count, WORDS_AT_START * first))
 
-    def _advance(self) -> NDArray[np.int64]:
-        time = self._position + 1
-        with self._guard:
-            batch = self._lists.batch(time)
-            self._lists.send_back(time, batch, self._steps.take(time, batch.size))
-            self._position = time
+    def _form(self, position: int) -> IntegerArray:
+        time = position + 1
+        batch = self._lists.batch(time)
+        self._lists.send_back(time, batch, self._steps.take(time, batch.size))
         return batch
 
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from minsep import _validation as validate
+from minsep.arrays import IntegerArray, Words
 from minsep.identity import Described, Description
 
 PADDING = -1
@@ -31,7 +31,7 @@ class Truncation(Described):
             number = validate.integer(num_examples=self.num_examples, at_least=1)
             object.__setattr__(self, "num_examples", number)
 
-    def apply(self, batch: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def apply(self, batch: IntegerArray, words: Words) -> IntegerArray:
         """Return a batch of exactly `batch_size` indices; `words` are one random word for each example.
 
         >>> Truncation(batch_size=4).apply(np.array([3, 8]), np.array([5, 1], dtype=np.uint64))
@@ -45,3 +45,8 @@ class Truncation(Described):
     def describe(self) -> Description:
         """Return the truncation as plain data."""
         return {"kind": "truncation", "batch_size": self.batch_size, "num_examples": self.num_examples}
+
+    @classmethod
+    def from_description(cls, description: Description) -> "Truncation":
+        """Return the truncation that gave a description."""
+        return cls(description["batch_size"], description["num_examples"])

@@ -2,8 +2,8 @@
 
 from minsep.planning.candidates import Candidate
 from minsep.planning.comparison import Comparison, compare
-from minsep.planning.planner import Plan, plan
-from minsep.planning.search import PlanProgress
+from minsep.planning.families import FAMILIES, PROPOSED
+from minsep.planning.planner import SCHEMES, Plan, plan
 from minsep.planning.task import Task
 
-__all__ = ["Candidate", "Comparison", "Plan", "PlanProgress", "Task", "compare", "plan"]
+__all__ = ["FAMILIES", "PROPOSED", "SCHEMES", "Candidate", "Comparison", "Plan", "Task", "compare", "plan"]

@@ -1,15 +1,20 @@
 """b-min-sep beside cyclic Poisson and balls-in-bins: the comparison of the paper's figures."""
 
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from minsep import _validation as validate
+from minsep.engine import LOCAL, Compute
 from minsep.planning.candidates import Candidate, candidates
-from minsep.planning.search import PlanProgress, Report, Search, error_of
+from minsep.planning.families import PROPOSED
+from minsep.planning.search import Search, error_of
 from minsep.planning.task import Task
+from minsep.progress import Progress, Report
 
-COMPARED = ("cyclic-poisson", "balls-in-bins", "min-sep")
+OTHERS = ("cyclic-poisson", "balls-in-bins")
+COMPARED = (*OTHERS, PROPOSED)
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+EPOCHS = (128, 256, 512, 1024)
 
 
 @dataclass(frozen=True)
@@ -22,7 +27,7 @@ class Cell:
 
     def ratio(self, other: str) -> float:
         """Return the mean squared error of b-min-sep over that of another scheme: below 1 is better."""
-        return (error_of(self.best["min-sep"]) / error_of(self.best[other])) ** 2
+        return (error_of(self.best[PROPOSED]) / error_of(self.best[other])) ** 2
 
 
 @dataclass(frozen=True)
@@ -46,24 +51,28 @@ def compare(
     iterations: int = 1024,
     delta: float = 1e-3,
     *,
-    epsilons: Sequence[float] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
-    epochs: Sequence[int] = (128, 256, 512, 1024),
+    epsilons: Sequence[float] = EPSILONS,
+    epochs: Sequence[int] = EPOCHS,
     max_bands: int = 32,
-    workers: int | None = None,
-    executor: Executor | None = None,
+    compute: Compute = LOCAL,
     progress: Report | None = None,
 ) -> Comparison:
     """Compare the errors of b-min-sep, cyclic Poisson and balls-in-bins, each with its best number of bands.
 
-    An epoch length is the number of examples over the batch size; b-min-sep also takes its best separation up to it.
     The defaults are the setting of the paper. Numbers are estimates, not guarantees.
+
+    - `iterations` is the number of steps, and `delta` goes with each of the `epsilons`.
+    - `epochs` are epoch lengths: the number of examples over the batch size. b-min-sep takes its best separation up to
+      the epoch.
+    - `max_bands` is the most bands that are tried.
+    - `compute` says where samples are drawn, and does not change the result; `progress` is told how far it is.
 
     >>> found = compare(64, epsilons=[2.0], epochs=[32], max_bands=4)
     >>> [[round(ratio, 1) for ratio in row] for row in found.ratios("cyclic-poisson")]
     [[0.7]]
     """
     epsilons, epochs = tuple(epsilons), tuple(epochs)
-    validate.together(
+    validate.all_of(
         lambda: validate.integer(iterations=iterations, at_least=2),
         lambda: validate.real(delta=delta, above=0, below=1),
         lambda: validate.integer(max_bands=max_bands, at_least=2),
@@ -76,12 +85,15 @@ def compare(
     for epoch in epochs:
         for epsilon in epsilons:
             if progress is not None:
-                where = f"epoch length {epoch}, epsilon {epsilon:g}"
-                progress(PlanProgress("comparing", len(cells), len(epochs) * len(epsilons), where))
+                total = len(epochs) * len(epsilons)
+                where = f"epoch length {epoch}, epsilon {epsilon:g} ({len(cells) + 1} of {total})"
+                progress(Progress("comparing", where, len(cells), total))
             task = Task(epoch, 1, iterations, epsilon, delta)
             listed = candidates(task, COMPARED, max_bands, None, None, 0)
-            measured = Search(task, 0, workers, executor, None).estimate_all([one for one in listed if not one.skipped])
-            tried = [one for one in measured if not one.skipped]
-            best = {scheme: min((one for one in tried if one.scheme == scheme), key=error_of) for scheme in COMPARED}
+            search = Search(task, 0, compute, None)
+            measured = search.estimate_all([candidate for candidate in listed if not candidate.skipped])
+            best: dict[str, Candidate] = {}
+            for candidate in sorted((one for one in measured if not one.skipped), key=error_of):
+                best.setdefault(candidate.scheme, candidate)
             cells.append(Cell(float(epsilon), epoch, best))
     return Comparison(iterations, delta, max_bands, tuple(map(float, epsilons)), epochs, tuple(cells))

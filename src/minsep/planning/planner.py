@@ -2,33 +2,41 @@
 
 import secrets
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from minsep import _validation as validate
 from minsep.accounting import Certificate
+from minsep.engine import LOCAL, Compute
 from minsep.mechanism import Mechanism
 from minsep.planning.candidates import Candidate, candidates
-from minsep.planning.search import Report, Search, error_of
-from minsep.planning.task import SCHEMES, Task
+from minsep.planning.families import FAMILIES, PROPOSED
+from minsep.planning.search import Search, error_of
+from minsep.planning.task import Task
+from minsep.progress import Report
 
+SCHEMES = tuple(FAMILIES)
 _TUNED = 2
 DEFAULT_NOISE_MEMORY = 16 << 30
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The best mechanism for a task, its certificate, and everything that was tried on the way."""
+    """The best mechanism for a task, its certificate, and everything that was tried on the way.
+
+    - `task` is what was planned for, `chosen` the candidate that was chosen, and `mechanism` what to run.
+    - `certificate` proves the mechanism.
+    - `table` is all candidates, the best first; those that were skipped last.
+    - `seed` repeats the plan.
+    - `fallback` says why the mechanism is another one than the best that was tried; it is empty if it is not.
+    """
 
     task: Task
     chosen: Candidate
     mechanism: Mechanism
     certificate: Certificate
     table: tuple[Candidate, ...]
-    """All candidates, the best first; those that were skipped last."""
     seed: int
     fallback: str = ""
-    """Why the mechanism is another one than the best that was tried; empty if it is not."""
 
     @property
     def error(self) -> float:
@@ -39,7 +47,7 @@ class Plan:
     def baseline(self) -> Candidate:
         """The best of DP-SGD, cyclic Poisson and balls-in-bins with the paper's strategy, as it was estimated."""
         tried = [one for one in self.table if one.error is not None and one.shrink == 1.0]
-        return next((one for one in tried if one.scheme != "min-sep"), tried[0])
+        return next((one for one in tried if one.scheme != PROPOSED), tried[0])
 
     @property
     def gain(self) -> float:
@@ -76,8 +84,7 @@ def plan(
     noise_memory: int = DEFAULT_NOISE_MEMORY,
     tune: bool = True,
     seed: int | None = None,
-    workers: int | None = None,
-    executor: Executor | None = None,
+    compute: Compute = LOCAL,
     progress: Report | None = None,
 ) -> Plan:
     """Find the mechanism of least error for a task at (epsilon, delta), and certify it.
@@ -87,7 +94,13 @@ def plan(
     - They are ranked by the root mean squared error of prefix sums at the noise that each needs, as estimated. The
       best strategies are then tuned to the sampling (`tune`), and the winner is calibrated with a certificate.
     - The outcome is never worse than the best baseline with an exact proof.
+    - `num_examples` is the size of the dataset, `batch_size` the expected number of examples in a batch, and
+      `iterations` the number of steps; `epsilon` and `delta` are the budget.
+    - `max_batch_size`, if given, cuts larger batches.
+    - `schemes` are the kinds of scheme to try.
     - `model_size` (number of parameters) and `noise_memory` (bytes) bound the memory for past noise.
+    - `seed` makes the plan reproducible; by default it comes from the system's entropy, and is recorded.
+    - `compute` says where samples are drawn, and does not change the result; `progress` is told how far it is.
 
     >>> import minsep
     >>> best = minsep.plan(2000, 100, 100, epsilon=2.0, delta=1e-3, max_bands=4, tune=False, seed=0)
@@ -100,7 +113,7 @@ def plan(
         num_examples, batch_size, iterations, epsilon, delta, max_batch_size, schemes, max_bands, min_sep, model_size
     )
     seed = secrets.randbits(128) if seed is None else validate.integer(seed=seed, at_least=0)
-    search = Search(task, seed, workers, executor, progress)
+    search = Search(task, seed, compute, progress)
     listed = list(candidates(task, schemes, max_bands, min_sep, model_size, noise_memory))
     skipped = [one for one in listed if one.skipped]
     measured = search.estimate_all([one for one in listed if not one.skipped])
@@ -130,7 +143,7 @@ def _checked(
     min_sep: int | None,
     model_size: int | None,
 ) -> tuple[Task, tuple[str, ...]]:
-    """Check everything before any work, and say all that is wrong at once."""
+    """Check everything before any work, and report all problems together."""
     made: list[Task] = []
     schemes = tuple(schemes)
     checks: list[Callable[[], object]] = [
@@ -145,7 +158,7 @@ def _checked(
         checks.append(lambda: made and validate.integer(min_sep=min_sep, at_most=max(made[0].longest_separation, 1)))
     if model_size is not None:
         checks.append(lambda: validate.integer(model_size=model_size, at_least=1))
-    validate.together(*checks)
+    validate.all_of(*checks)
     return made[0], schemes
 
 

@@ -4,14 +4,18 @@ import math
 from dataclasses import dataclass
 
 from minsep import _validation as validate
-from minsep.participation import BallsInBins, CyclicPoisson, MinSep, Poisson, Scheme, Truncation
-
-SCHEMES = ("poisson", "cyclic-poisson", "balls-in-bins", "min-sep")
+from minsep.budget import Budget
+from minsep.participation import Truncation
 
 
 @dataclass(frozen=True)
 class Task:
-    """The numbers of a training run. All that is wrong with them is said at once.
+    """The numbers of a training run. All problems are reported together.
+
+    - `num_examples` is the size of the dataset, `batch_size` the expected number of examples in a batch and
+      `iterations` the number of steps.
+    - `epsilon` and `delta` are the budget.
+    - `max_batch_size`, if given, cuts larger batches.
 
     >>> Task(num_examples=60_000, batch_size=512, iterations=2000, epsilon=4.0, delta=1e-5).longest_separation
     117
@@ -41,7 +45,7 @@ class Task:
         if self.max_batch_size is not None:
             least = math.ceil(self.batch_size) if self.batch_size > 0 else 1
             checks.append(lambda: validate.integer(max_batch_size=self.max_batch_size, at_least=least))
-        validate.together(*checks)
+        validate.all_of(*checks)
 
     @property
     def rate(self) -> float:
@@ -54,22 +58,16 @@ class Task:
         return int(self.num_examples / self.batch_size + 1e-9)
 
     @property
+    def epoch(self) -> int:
+        """Number of batches in an epoch, to the nearest."""
+        return max(round(self.num_examples / self.batch_size), 1)
+
+    @property
     def truncation(self) -> Truncation | None:
         """The cut of large batches, if there is one."""
         return None if self.max_batch_size is None else Truncation(self.max_batch_size, self.num_examples)
 
-    def scheme(self, name: str, min_sep: int) -> Scheme:
-        """Return a sampling scheme with this batch size.
-
-        >>> Task(60_000, 512, 2000, 4.0, 1e-5).scheme("cyclic-poisson", 16)
-        CyclicPoisson(rate=0.008533333333333334, cycle=16, parts='random')
-        """
-        validate.choice(SCHEMES, scheme=name)
-        match name:
-            case "poisson":
-                return Poisson(self.rate)
-            case "cyclic-poisson":
-                return CyclicPoisson(self.rate, min_sep, "random" if self.truncation is None else "equal")
-            case "balls-in-bins":
-                return BallsInBins(max(round(self.num_examples / self.batch_size), 1))
-        return MinSep(self.rate, min_sep)
+    @property
+    def budget(self) -> Budget:
+        """What is promised."""
+        return Budget(self.epsilon, self.delta)

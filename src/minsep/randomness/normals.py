@@ -6,17 +6,14 @@ normal variate lies beyond with probability 1e-17), and the angle 52 bits and tw
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
+from minsep.arrays import Rows
 from minsep.engine import available_cores
 from minsep.numerics import INTEGER_PART, ONE, TWO_52, bits_of, float_of, log_positive, polynomial
 from minsep.randomness.keys import Key, KeyedWords
-
-FloatArray = NDArray[np.floating[Any]]
 
 # Values per task: its words fill half of a typical second-level cache.
 _CHUNK = 1 << 16
@@ -75,7 +72,7 @@ class NormalRows:
         self._words = KeyedWords(key)
         self._threads = threads or available_cores()
 
-    def add_to(self, out: FloatArray, first: int, scale: float, columns: tuple[int, int] | None = None) -> None:
+    def add_to(self, out: Rows, first: int, scale: float, columns: tuple[int, int] | None = None) -> None:
         """Add `scale` times rows `first, first + 1, ...` to the rows of a C-contiguous array.
 
         `columns` are (where the array's columns begin, the width of the whole rows) when it holds a part of them.

@@ -7,8 +7,9 @@ outside of Python's lock, which the cipher behind `KeyedWords` does not; it is n
 import numba
 import numpy as np
 
+from minsep.arrays import Rows
 from minsep.randomness.keys import Key
-from minsep.randomness.normals import FloatArray, normal_pair
+from minsep.randomness.normals import normal_pair
 
 _ROUNDS = 7  # the least with which its authors found no failure in any test of TestU01's BigCrush
 _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
@@ -17,7 +18,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 _HALF_WORD = np.uint64(32)
 
 
-def add_keyed_normals(rows: FloatArray, width: int, scale: float, key: Key, stream: int) -> None:
+def add_keyed_normals(rows: Rows, width: int, scale: float, key: Key, stream: int) -> None:
     """Add `scale` times standard normal variates to the first `width` entries, an even number, of contiguous rows.
 
     They are a function of (key, stream, row, width).

@@ -2,8 +2,9 @@
 
 import os
 
+from minsep.files import check_folder, write_whole
 from minsep.planning import Comparison, Plan
-from minsep.report.files import check_folder, needing, picture_format, write
+from minsep.report.files import needing, picture_format
 
 __all__ = ["plot", "plot_comparison", "write_comparison", "write_report"]
 
@@ -19,7 +20,7 @@ def write_report(plan: Plan, path: str | os.PathLike[str], command: str = "minse
     >>> from minsep.planning import Candidate, Plan, Task
     >>> task = Task(num_examples=2000, batch_size=20, iterations=60, epsilon=2.0, delta=1e-3)
     >>> chosen = Candidate("min-sep", bands=2, min_sep=8, noise_multiplier=1.0, error=4.1)
-    >>> mechanism = minsep.Mechanism(chosen.strategy(60), task.scheme("min-sep", 8), noise_multiplier=1.0)
+    >>> mechanism = chosen.design(task).with_noise(1.0)
     >>> certificate = minsep.certify(mechanism, epsilon=2.0, delta=1e-3)
     >>> best = Plan(task, chosen, mechanism, certificate, (chosen,), seed=0)  # minsep.plan(...) finds a better one
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -28,10 +29,10 @@ def write_report(plan: Plan, path: str | os.PathLike[str], command: str = "minse
     ...     print(path.read_text()[:15])
     <!doctype html>
     """
-    check_folder(path)
+    check_folder(path=path)
     with needing("plotly"):
         from minsep.report.page import plan_page
-    write(path, plan_page(plan, command).encode())
+    write_whole(path, plan_page(plan, command).encode())
 
 
 def plot(plan: Plan, path: str | os.PathLike[str]) -> None:
@@ -41,7 +42,7 @@ def plot(plan: Plan, path: str | os.PathLike[str]) -> None:
     >>> from minsep.planning import Candidate, Plan, Task
     >>> task = Task(num_examples=2000, batch_size=20, iterations=60, epsilon=2.0, delta=1e-3)
     >>> chosen = Candidate("min-sep", bands=2, min_sep=8, noise_multiplier=1.0, error=4.1)
-    >>> mechanism = minsep.Mechanism(chosen.strategy(60), task.scheme("min-sep", 8), noise_multiplier=1.0)
+    >>> mechanism = chosen.design(task).with_noise(1.0)
     >>> certificate = minsep.certify(mechanism, epsilon=2.0, delta=1e-3)
     >>> best = Plan(task, chosen, mechanism, certificate, (chosen,), seed=0)  # minsep.plan(...) finds a better one
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -51,10 +52,10 @@ def plot(plan: Plan, path: str | os.PathLike[str]) -> None:
     b'PNG'
     """
     kind = picture_format(path)
-    check_folder(path)
+    check_folder(path=path)
     with needing("matplotlib"):
         from minsep.report.static import plan_picture
-    write(path, plan_picture(plan, kind))
+    write_whole(path, plan_picture(plan, kind))
 
 
 def write_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> None:
@@ -73,10 +74,10 @@ def write_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> No
     ...     print("Against cyclic Poisson" in path.read_text())
     True
     """
-    check_folder(path)
+    check_folder(path=path)
     with needing("plotly"):
         from minsep.report.page import comparison_page
-    write(path, comparison_page(comparison).encode())
+    write_whole(path, comparison_page(comparison).encode())
 
 
 def plot_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> None:
@@ -96,7 +97,7 @@ def plot_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> Non
     b'PNG'
     """
     kind = picture_format(path)
-    check_folder(path)
+    check_folder(path=path)
     with needing("matplotlib"):
         from minsep.report.static import comparison_picture
-    write(path, comparison_picture(comparison, kind))
+    write_whole(path, comparison_picture(comparison, kind))

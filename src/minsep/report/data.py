@@ -8,21 +8,13 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from minsep.accounting import Certificate, privacy_curve
-from minsep.accounting.certificates import DirectionProof
+from minsep.accounting import METHODS_IN_WORDS, Certificate, privacy_curve
+from minsep.arrays import FloatArray
 from minsep.mechanism import Mechanism
 from minsep.participation.truncation import PADDING
-from minsep.planning import Candidate, Comparison, Plan
+from minsep.planning import FAMILIES, PROPOSED, Candidate, Comparison, Plan
 from minsep.strategy import BandedToeplitz
 
-FloatArray = NDArray[np.float64]
-
-SCHEME_NAMES = {
-    "poisson": "DP-SGD, Poisson",
-    "cyclic-poisson": "cyclic Poisson",
-    "balls-in-bins": "balls-in-bins",
-    "min-sep": "b-min-sep",
-}
 # From a quarter of epsilon to twice: 35 steps have one that ends at epsilon.
 _CURVE_STEPS = 35
 _FEWEST_SAMPLES, _MOST_SAMPLES = 4_000, 20_000
@@ -30,7 +22,6 @@ _CURVE_WORK = 12_000_000  # samples times iterations: some seconds
 _MOST_RELATIVE_ERROR = 0.5
 _MOST_DRAWN = 30_000_000  # examples enlisted and batches' entries drawn: some seconds
 _MOST_POINTS = 2_000
-_METHODS = {"gaussian": "in closed form", "pld": "from the privacy loss distribution"}
 
 
 @dataclass(frozen=True)
@@ -60,7 +51,7 @@ class Curve:
     def words(self) -> str:
         """What the curve is, and how sure."""
         if self.exact:
-            return f"Computed {_METHODS.get(self.method, 'by ' + self.method)}, without samples."
+            return f"Computed {METHODS_IN_WORDS.get(self.method, 'by ' + self.method)}, without samples."
         of_bound = " of an upper bound" if self.upper_bound else ""
         return (
             f"An estimate{of_bound} from {self.samples:,} samples, not a guarantee: the band is two standard errors "
@@ -80,7 +71,7 @@ class Series:
     @property
     def name(self) -> str:
         """The scheme, and whether its strategy is tuned to the sampling."""
-        return SCHEME_NAMES[self.scheme] + (", tuned" if self.tuned else "")
+        return FAMILIES[self.scheme].words + (", tuned" if self.tuned else "")
 
     @property
     def bands(self) -> list[int]:
@@ -143,8 +134,7 @@ class Proof:
 
     direction: str
     question: str
-    how: str
-    evidence: str
+    summary: str
     passed: bool
 
 
@@ -165,7 +155,7 @@ def key_numbers(plan: Plan) -> list[tuple[str, str, str]]:
 def gain_over_baseline(plan: Plan) -> float | None:
     """Return by which share the error is below the best baseline's; None if there is none, or it was chosen."""
     baseline = plan.baseline
-    if baseline.scheme == "min-sep" or baseline == plan.chosen or baseline.error is None:
+    if baseline.scheme == PROPOSED or baseline == plan.chosen or baseline.error is None:
         return None
     return 1 - plan.error / baseline.error
 
@@ -173,7 +163,7 @@ def gain_over_baseline(plan: Plan) -> float | None:
 def gains(plan: Plan) -> list[str]:
     """Return what the plan gains over the best baseline and by tuning the strategy, in sentences."""
     baseline, share = plan.baseline, gain_over_baseline(plan)
-    if baseline == plan.chosen and baseline.scheme != "min-sep":
+    if baseline == plan.chosen and baseline.scheme != PROPOSED:
         sentences = ["It is the best of the baselines: nothing else that was tried has less error."]
     elif share is None:
         sentences = ["Nothing but b-min-sep was tried, so there is no baseline to compare with."]
@@ -220,7 +210,7 @@ def series(plan: Plan) -> list[Series]:
         best.setdefault((one.scheme, one.shrink != 1.0), {})[one.bands] = one
     return [
         Series(scheme, tuned, tuple(found[bands] for bands in sorted(found)))
-        for scheme in SCHEME_NAMES
+        for scheme in FAMILIES
         for tuned in (False, True)
         if (found := best.get((scheme, tuned)))
     ]
@@ -272,43 +262,9 @@ def proofs(certificate: Certificate) -> list[Proof]:
         "add": "How much likelier an outcome is without an example than with it",
     }
     return [
-        Proof(
-            proof.direction,
-            questions[proof.direction],
-            _how(proof, certificate),
-            _evidence(proof, certificate),
-            proof.passed,
-        )
+        Proof(proof.direction, questions[proof.direction], proof.summary(), proof.passed)
         for proof in certificate.proofs
     ]
-
-
-def _how(proof: DirectionProof, certificate: Certificate) -> str:
-    if proof.method in _METHODS:
-        return f"Computed {_METHODS[proof.method]}"
-    if proof.method == "free":
-        return "Follows from epsilon alone, without samples"
-    if proof.samples == 0:
-        return "By a bound alone, without samples"
-    laws = {"tilted": f"a tilted law ({proof.copies} copies)", "shifted": "noise moved to where it matters"}
-    law = laws.get(proof.method, "the mechanism itself")
-    test = "Test by betting" if certificate.test == "betting" else "Average"
-    return f"{test} over {proof.samples:,} samples of {law}"
-
-
-def _evidence(proof: DirectionProof, certificate: Certificate) -> str:
-    if not proof.passed:
-        return proof.reason
-    if proof.method in _METHODS:
-        return f"δ(ε) is {proof.bound:.4g}, at most {certificate.delta:g}"
-    if proof.method == "free":
-        return "e^-ε is at most the probability to never take part"
-    if proof.samples == 0:
-        return f"bound {proof.bound:.4g}, at most {proof.level:.4g}"
-    if certificate.test == "fixed":
-        return f"average {proof.mean:.4g}, at most {certificate.delta / 2:.4g}"
-    target = math.log(certificate.attempts / certificate.failure_probability)
-    return f"log wealth {proof.log_wealth:.4g}, at least {target:.4g}"
 
 
 def ratios(comparison: Comparison, other: str) -> FloatArray:
@@ -327,6 +283,6 @@ def verdict(comparison: Comparison, other: str) -> str:
     values = ratios(comparison, other)
     better = int((values < 1).sum())
     return (
-        f"Against {SCHEME_NAMES[other]}, b-min-sep has less error in {better} of {values.size} settings; its mean "
+        f"Against {FAMILIES[other].words}, b-min-sep has less error in {better} of {values.size} settings; its mean "
         f"squared error is between {values.min():.3g} and {values.max():.3g} times as large."
     )

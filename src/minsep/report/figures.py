@@ -10,7 +10,6 @@ from minsep.report import data, palette
 
 FONT = "-apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 _CLEAR = "rgba(0,0,0,0)"
-_SYMBOLS = {"poisson": "diamond", "cyclic-poisson": "square", "balls-in-bins": "triangle-up", "min-sep": "circle"}
 _STAR = {"symbol": "star", "size": 14, "color": palette.GOLD, "line": {"width": 1, "color": palette.INK}}
 
 
@@ -58,13 +57,17 @@ def by_bands(plan: Plan, quantity: str) -> go.Figure:
     found = data.series(plan)
     figure = _figure("bands", {"error": "error (root mean square)", "noise_multiplier": "noise multiplier"}[quantity])
     for one in found:
-        colour = palette.SCHEMES[one.scheme]
+        colour, symbol, _ = palette.STYLES[one.scheme]
         figure.add_scatter(
             x=one.bands,
             y=one.errors if quantity == "error" else one.noise_multipliers,
             mode="lines+markers",
             line={"color": colour, "width": 2, "dash": "dot" if one.tuned else "solid"},
-            marker={"symbol": _SYMBOLS[one.scheme] + ("-open" if one.tuned else ""), "size": 8, "color": colour},
+            marker={
+                "symbol": symbol + ("-open" if one.tuned else ""),
+                "size": 8,
+                "color": colour,
+            },
             customdata=[
                 [c.name, c.noise_multiplier, c.error, "computed" if c.exact else "estimate"] for c in one.candidates
             ],

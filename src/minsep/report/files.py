@@ -1,29 +1,10 @@
-"""Files that are written whole or not at all, and packages that are there or not."""
+"""Formats of pictures, and packages that are there or not."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-
-
-def write(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file, so that at every moment there is the old one or the new one."""
-    path = Path(path)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_bytes(content)
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-
-
-def check_folder(path: str | os.PathLike[str]) -> None:
-    """Refuse a path whose folder does not exist, before any work is done for it."""
-    folder = Path(path).absolute().parent
-    if not folder.is_dir():
-        raise ValueError(f"path is {os.fspath(path)!r}, but the folder {str(folder)!r} does not exist.")
 
 
 def picture_format(path: str | os.PathLike[str], name: str = "path") -> str:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from plotly.offline import get_plotlyjs
 
-from minsep.planning import Candidate, Comparison, Plan
+from minsep.planning import FAMILIES, Candidate, Comparison, Plan
+from minsep.planning.comparison import OTHERS
 from minsep.report import data, figures, palette
 
 # The browser itself refuses every request to the network.
@@ -18,7 +19,6 @@ _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
     "base-uri 'none'; form-action 'none'"
 )
-_COMPARED = ("cyclic-poisson", "balls-in-bins")
 
 
 def plan_page(plan: Plan, command: str) -> str:
@@ -62,9 +62,9 @@ def comparison_page(comparison: Comparison) -> str:
         )
         + "</p>"
     )
-    limit = data.widest(comparison, _COMPARED)
+    limit = data.widest(comparison, OTHERS)
     maps = "".join(
-        f"<div><h2>Against {escape(data.SCHEME_NAMES[other])}</h2>"
+        f"<div><h2>Against {escape(FAMILIES[other].words)}</h2>"
         + _figure(
             f"ratios-{other}",
             figures.ratio_map(comparison, other, limit),
@@ -79,7 +79,7 @@ def comparison_page(comparison: Comparison) -> str:
             tall=True,
         )
         + "</div>"
-        for other in _COMPARED
+        for other in OTHERS
     )
     cells = [
         [f"{cell.epoch:,}", f"{cell.epsilon:g}", one.name, f"{one.noise_multiplier:.4g}", f"{one.error:.4g}"]
@@ -97,12 +97,12 @@ def _certificate(plan: Plan) -> str:
         '<p class="status">✓ Certified</p>' if certificate.passed else '<p class="status refused">✗ Not certified</p>'
     )
     rows = [
-        [proof.direction, proof.question, proof.how, proof.evidence, "passed" if proof.passed else "refused"]
+        [proof.direction, proof.question, proof.summary, "passed" if proof.passed else "refused"]
         for proof in data.proofs(certificate)
     ]
     return (
         f"{status}<p>{_prose(certificate.statement)}</p>"
-        + _table(["direction", "what is bounded", "how it was shown", "evidence", "outcome"], rows, text=True)
+        + _table(["direction", "what is bounded", "how it was shown", "outcome"], rows, text=True)
         + "<p>Anyone can check it: save the certificate and run <code>minsep verify certificate.json</code>. "
         "It holds no data of any person.</p>"
         '<p><button type="button" data-download="certificate" data-name="certificate.json">Download the certificate'

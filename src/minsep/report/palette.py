@@ -1,5 +1,7 @@
 """Colours of the figures: by day, and what each becomes by night."""
 
+from typing import NamedTuple
+
 INK, QUIET, GRID = "#1c2430", "#5a6473", "#dfe3e8"
 BLUE, ORANGE, TEAL, GREY = "#2458c6", "#b4500f", "#0f7a63", "#6b7280"
 BAND, PALE, GOLD = "#d6e2f8", "#7396d9", "#e0a100"
@@ -24,4 +26,18 @@ NIGHT = {
     DIVERGING[4]: "#9a5317",
 }
 
-SCHEMES = {"poisson": GREY, "cyclic-poisson": ORANGE, "balls-in-bins": TEAL, "min-sep": BLUE}
+
+class Style(NamedTuple):
+    """How a scheme is drawn: its colour, Plotly's symbol and Matplotlib's marker."""
+
+    colour: str
+    symbol: str
+    marker: str
+
+
+STYLES = {
+    "poisson": Style(GREY, "diamond", "D"),
+    "cyclic-poisson": Style(ORANGE, "square", "s"),
+    "balls-in-bins": Style(TEAL, "triangle-up", "^"),
+    "min-sep": Style(BLUE, "circle", "o"),
+}

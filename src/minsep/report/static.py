@@ -11,7 +11,8 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from minsep.planning import Comparison, Plan
+from minsep.planning import FAMILIES, Comparison, Plan
+from minsep.planning.comparison import OTHERS
 from minsep.report import data, palette
 
 _STYLE: dict[Any, Any] = {
@@ -35,7 +36,6 @@ _STYLE: dict[Any, Any] = {
     "legend.fontsize": 9,
     "svg.hashsalt": "minsep",
 }
-_MARKERS = {"poisson": "D", "cyclic-poisson": "s", "balls-in-bins": "^", "min-sep": "o"}
 _STAR: dict[str, Any] = {
     "marker": "*",
     "markersize": 14,
@@ -44,7 +44,6 @@ _STAR: dict[str, Any] = {
     "linestyle": "none",
     "zorder": 5,
 }
-_COMPARED = ("cyclic-poisson", "balls-in-bins")
 
 
 def plan_picture(plan: Plan, kind: str) -> bytes:
@@ -62,7 +61,7 @@ def plan_picture(plan: Plan, kind: str) -> bytes:
 
 def comparison_picture(comparison: Comparison, kind: str) -> bytes:
     """Return the two heat maps of a comparison."""
-    limit = data.widest(comparison, _COMPARED)
+    limit = data.widest(comparison, OTHERS)
     colours = LinearSegmentedColormap.from_list("ratios", list(palette.DIVERGING))
     with matplotlib.rc_context({**_STYLE, "axes.grid": False}):
         columns, rows = len(comparison.epsilons), len(comparison.epochs)
@@ -76,12 +75,12 @@ def comparison_picture(comparison: Comparison, kind: str) -> bytes:
             x=0.012,
             ha="left",
         )
-        for place, other in zip(axes, _COMPARED, strict=True):
+        for place, other in zip(axes, OTHERS, strict=True):
             values = data.ratios(comparison, other)
             image = place.imshow(np.log2(values), cmap=colours, vmin=-limit, vmax=limit, aspect="auto", origin="lower")
             for (row, column), value in np.ndenumerate(values):
                 place.text(column, row, f"{value:.3f}", ha="center", va="center")
-            place.set_title(f"Against {data.SCHEME_NAMES[other]}")
+            place.set_title(f"Against {FAMILIES[other].words}")
             place.set_xticks(range(columns), [f"{epsilon:g}" for epsilon in comparison.epsilons])
             place.set_yticks(range(rows), [f"{epoch:,}" for epoch in comparison.epochs])
             place.set_xlabel("ε")
@@ -117,11 +116,11 @@ def _errors(axes: Axes, plan: Plan) -> None:
         axes.plot(
             one.bands,
             one.errors,
-            color=palette.SCHEMES[one.scheme],
-            marker=_MARKERS[one.scheme],
+            color=palette.STYLES[one.scheme].colour,
+            marker=palette.STYLES[one.scheme].marker,
             markersize=5,
             linestyle=":" if one.tuned else "-",
-            markerfacecolor="white" if one.tuned else palette.SCHEMES[one.scheme],
+            markerfacecolor="white" if one.tuned else palette.STYLES[one.scheme].colour,
             label=one.name,
         )
     axes.plot([plan.chosen.bands], [plan.error], label="the plan", **_STAR)

@@ -3,17 +3,16 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from minsep import _validation as validate
+from minsep.arrays import FloatArray
 from minsep.identity import Description
 from minsep.strategy import optimum, series
 from minsep.strategy.banded_toeplitz import sizes
 from minsep.strategy.base import read_only, recorded, rows_of
 from minsep.strategy.sensitivity import most_participations
 from minsep.strategy.toeplitz import Toeplitz
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, init=False)

@@ -3,16 +3,15 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import lapack
 
 from minsep import _validation as validate
+from minsep.arrays import FloatArray
 from minsep.identity import Description
 from minsep.strategy import optimum, series
 from minsep.strategy.base import read_only, recorded, rows_of, unit_norm
 from minsep.strategy.toeplitz import Toeplitz
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, init=False)

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from minsep.arrays import FloatArray
 from minsep.identity import Described, Description
-
-FloatArray = NDArray[np.float64]
 
 
 class Strategy(Described):
@@ -57,7 +56,7 @@ class Strategy(Described):
         """
 
     @abstractmethod
-    def knows_sensitivity(self, min_sep: int) -> bool:
+    def sensitivity_is_exact(self, min_sep: int) -> bool:
         """Whether `sensitivity` at this separation is exact, and not an upper bound."""
 
     @abstractmethod

@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
 from minsep import _validation as validate
+from minsep.arrays import FloatArray
 from minsep.identity import Description
 from minsep.strategy import sensitivity
 from minsep.strategy.base import Strategy, read_only, recorded, rows_of, unit_norm
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -102,7 +101,7 @@ class Dense(Strategy):
             return sensitivity.separate_columns(self.column_norms, min_sep, count)
         return sensitivity.upper_bound(self.matrix.T @ self.matrix, min_sep, count)
 
-    def knows_sensitivity(self, min_sep: int) -> bool:
+    def sensitivity_is_exact(self, min_sep: int) -> bool:
         """Whether `sensitivity` at this separation is exact: columns that do not overlap."""
         return min_sep >= self.bands
 

@@ -14,13 +14,11 @@ evaluations where a quasi-Newton method needs hundreds.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize
 from scipy.special import softmax
 
+from minsep.arrays import FloatArray
 from minsep.strategy import series
-
-FloatArray = NDArray[np.float64]
 
 _GRADIENT_TOLERANCE = 1e-9
 

@@ -4,11 +4,9 @@ import math
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from minsep import _validation as validate
-
-FloatArray = NDArray[np.float64]
+from minsep.arrays import FloatArray
 
 
 def most_participations(iterations: int, min_sep: int, participations: int | None) -> int:

@@ -2,10 +2,9 @@
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 from scipy import fft
 
-FloatArray = NDArray[np.float64]
+from minsep.arrays import FloatArray
 
 
 def multiply(left: FloatArray, right: FloatArray, length: int) -> FloatArray:

@@ -3,13 +3,11 @@
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from minsep import _validation as validate
+from minsep.arrays import FloatArray
 from minsep.strategy import sensitivity, series
 from minsep.strategy.base import Strategy, read_only
-
-FloatArray = NDArray[np.float64]
 
 _ROUNDING = 1e-12
 
@@ -71,12 +69,12 @@ class Toeplitz(Strategy):
         count = sensitivity.most_participations(self.iterations, min_sep, participations)
         if min_sep >= self.bands:
             return sensitivity.separate_columns(self.column_norms, min_sep, count)
-        if self.knows_sensitivity(min_sep):
+        if self.sensitivity_is_exact(min_sep):
             return sensitivity.non_increasing_toeplitz(self._envelope, self.iterations, min_sep, count)
         matrix = self.dense()
         return sensitivity.upper_bound(matrix.T @ matrix, min_sep, count)
 
-    def knows_sensitivity(self, min_sep: int) -> bool:
+    def sensitivity_is_exact(self, min_sep: int) -> bool:
         """Whether `sensitivity` at this separation is exact: no overlap, or coefficients that do not increase."""
         return min_sep >= self.bands or bool((self._envelope - self.coefficients).max() <= _ROUNDING)
 

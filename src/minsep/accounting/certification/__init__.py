@@ -1,0 +1,22 @@
+"""Certificates: made by a prover, checked by a checker, and found for the least noise by calibration."""
+
+from minsep.accounting.certification.calibration import Calibration, Rung, calibrate, calibrate_exactly
+from minsep.accounting.certification.certificate import Certificate, ChangedCertificateError
+from minsep.accounting.certification.certify import certify
+from minsep.accounting.certification.exact_noise import exact_mechanism
+from minsep.accounting.certification.prover import Prover
+from minsep.accounting.certification.verification import Verification, verify
+
+__all__ = [
+    "Calibration",
+    "Certificate",
+    "ChangedCertificateError",
+    "Prover",
+    "Rung",
+    "Verification",
+    "calibrate",
+    "calibrate_exactly",
+    "certify",
+    "exact_mechanism",
+    "verify",
+]

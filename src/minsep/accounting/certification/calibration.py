@@ -1,0 +1,222 @@
+"""The smallest noise multiplier with a certificate: the paper's estimate-verify-release without empty outputs.
+
+The ladder of noise multipliers is fixed beforehand, from estimates with randomness of their own. Testing begins at a
+rung that should pass, and goes down from one that does and up from one that does not. Above them stands a mechanism
+with a deterministic proof, so there is always an answer. All tests together share the chance of an error, so the whole
+is (epsilon, delta)-DP.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import takewhile
+
+from minsep import _validation as validate
+from minsep.accounting.certification.certificate import Certificate
+from minsep.accounting.certification.certify import certify, certify_by, fresh_seed
+from minsep.accounting.certification.exact_noise import exact_mechanism
+from minsep.accounting.certification.prover import Prover
+from minsep.accounting.estimation import estimated_noise_multiplier
+from minsep.accounting.importance import DEFAULT_MEMORY
+from minsep.accounting.schemes import exact_curve_carries, fallback, has_exact_curve, has_pair, unsupported
+from minsep.accounting.sequential import Verifier, verifier_for
+from minsep.budget import Budget
+from minsep.engine import LOCAL, Compute
+from minsep.mechanism import Design, Mechanism
+from minsep.participation import Scheme, Truncation
+from minsep.progress import Progress, Report
+from minsep.randomness import Key
+from minsep.strategy import Strategy
+
+_STEP = 1.005
+_RUNGS = (-1, 0, 1, 2, 3, 5, 8, 16)
+_MOST_TESTS = len(_RUNGS) + 1  # one of `add`, and one for each rung
+_FIRST_RUNG = 3
+_ESTIMATE_SAMPLES = 16_000
+_GUESS = 0.8  # of the noise that the deterministic proof needs
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One step of the ladder: a noise multiplier, and whether it passed."""
+
+    noise_multiplier: float
+    passed: bool
+    samples: int
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The mechanism with the smallest certified noise multiplier, its certificate, and how it was found.
+
+    - `epsilon` and `delta` are those of the whole procedure, the chance of a wrong certificate included.
+    - `rungs` are the noise multipliers that were tested.
+    - `fallback` says why the mechanism is another one than was requested; it is empty if it is not.
+    """
+
+    mechanism: Mechanism
+    certificate: Certificate
+    epsilon: float
+    delta: float
+    rungs: tuple[Rung, ...]
+    fallback: str = ""
+
+
+def calibrate(
+    strategy: Strategy | Design,
+    scheme: Scheme | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    truncation: Truncation | None = None,
+    *,
+    test: str = "betting",
+    near: float | None = None,
+    seed: int | None = None,
+    failure_probability: float | None = None,
+    memory: int = DEFAULT_MEMORY,
+    compute: Compute = LOCAL,
+    progress: Report | None = None,
+) -> Calibration:
+    """Find the smallest noise multiplier that is certified as (epsilon, delta)-DP.
+
+    Where an exact curve exists it gives the answer directly. Otherwise a ladder around the noise multiplier at which
+    the estimated delta is the target, with steps of 0.5 %, is tested. Where no rung passes, the answer is another
+    mechanism with an exact proof, and `fallback` says so.
+
+    - `strategy`, `scheme` and `truncation` are what is calibrated; a `Design` holds all three.
+    - `epsilon` and `delta` are the budget.
+    - `test="fixed"` uses the verifier of the b-min-sep paper.
+    - `near` says where to look first.
+    - `seed`, `failure_probability`, `memory` and `compute` are those of `certify`; `progress` is told how far it is.
+
+    >>> import minsep
+    >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
+    >>> best = calibrate(strategy, minsep.MinSep(rate=0.02, min_sep=10), epsilon=2.0, delta=1e-3, seed=0)
+    >>> best.certificate.passed
+    True
+    >>> 0.8 < best.mechanism.noise_multiplier < 0.9
+    True
+    """
+    design = _design(strategy, scheme, truncation)
+    budget = Budget(validate.real(epsilon=epsilon, above=0), validate.real(delta=delta, above=0, below=1))
+    seed = fresh_seed(seed)
+    near = None if near is None else validate.real(near=near, above=0)
+    verifier = verifier_for(test, budget.delta, _MOST_TESTS, failure_probability)
+    if exact_curve_carries(design, budget.delta) or not has_pair(design):
+        if not has_exact_curve(design):
+            raise unsupported(design.with_noise(1.0), "sampled")
+        return _exactly(design, budget, budget.delta, seed)
+    return _Ladder(design, budget, verifier, seed, memory, compute, progress).calibrate(near)
+
+
+def calibrate_exactly(design: Design, budget: Budget, seed: int) -> Calibration:
+    """Return a design with an exact proof, at the level that tests before it leave."""
+    return _exactly(design, budget, _level_of_tests(budget), seed)
+
+
+def _level_of_tests(budget: Budget) -> float:
+    """Return the level at which a calibration tests: what is run instead if it rejects must keep it as well."""
+    return verifier_for("betting", budget.delta, _MOST_TESTS).level
+
+
+def _exactly(design: Design, budget: Budget, level: float, seed: int) -> Calibration:
+    mechanism = exact_mechanism(design, budget.epsilon, level)
+    certificate = certify(mechanism, budget.epsilon, budget.delta, seed=seed)
+    rungs = (Rung(mechanism.noise_multiplier, True, 0),)
+    return Calibration(mechanism, certificate, budget.epsilon, budget.delta, rungs)
+
+
+class _Ladder:
+    """The rungs of one calibration, and what became of each."""
+
+    def __init__(
+        self,
+        design: Design,
+        budget: Budget,
+        verifier: Verifier,
+        seed: int,
+        memory: int,
+        compute: Compute,
+        progress: Report | None,
+    ) -> None:
+        self._design, self._budget, self._seed = design, budget, seed
+        self._prover = Prover(budget.epsilon, verifier, memory, compute, progress)
+        # What is run when all tests reject must be within their level, for the whole to be within delta.
+        safe = fallback(design, verifier.level)
+        self._safe = exact_mechanism(safe, budget.epsilon, verifier.level, tolerance=0.01)
+        self._rungs = [Rung(self._safe.noise_multiplier, True, 0)]
+
+    def calibrate(self, near: float | None) -> Calibration:
+        """Test rungs until the smallest that passes is known."""
+        highest = self._safe.noise_multiplier
+        center = self._estimate(_GUESS * highest if near is None else near)
+        in_reach = (center * _STEP**steps for steps in _RUNGS)
+        ladder = [sigma for sigma in in_reach if sigma < highest] or [highest / _STEP]
+        # `add` is tested once, at the lowest rung: what passes there holds for all above it.
+        add = self._prover.prove(self._design.with_noise(ladder[0]), "add", _rung_seed(self._seed, len(ladder)))
+
+        def test(place: int) -> Certificate:
+            mechanism, seed = self._design.with_noise(ladder[place]), _rung_seed(self._seed, place)
+            certificate = certify_by(self._prover, mechanism, self._budget, seed, add if add.passed else None)
+            self._rungs.append(Rung(ladder[place], certificate.passed, certificate.samples))
+            return certificate
+
+        best = _search(test, min(_FIRST_RUNG, len(ladder) - 1), len(ladder))
+        if not best.passed:
+            return self._fall_back(best)
+        mechanism = self._design.with_noise(best.mechanism["noise_multiplier"])
+        return Calibration(mechanism, best, self._budget.epsilon, self._budget.delta, tuple(self._rungs))
+
+    def _estimate(self, guess: float) -> float:
+        """Return about where the estimated delta meets the budget."""
+        progress = self._prover.progress
+
+        def report(sigma: float) -> None:
+            if progress is not None:
+                progress(Progress("estimating", f"noise multiplier {sigma:.4f}"))
+
+        return estimated_noise_multiplier(
+            self._design,
+            self._budget,
+            guess,
+            _ESTIMATE_SAMPLES,
+            _rung_seed(self._seed, 10**6),
+            compute=self._prover.compute,
+            report=report,
+        )
+
+    def _fall_back(self, refused: Certificate) -> Calibration:
+        why = "; ".join(f"{proof.direction}: {proof.summary()}" for proof in refused.proofs if not proof.passed)
+        safe, budget = self._safe, self._budget
+        words = (
+            f"{self._design} was not certified below noise multiplier {safe.noise_multiplier:.4g} ({why}), so this is "
+            f"{safe.name}, which has an exact proof."
+        )
+        certificate = certify(safe, budget.epsilon, budget.delta, seed=self._seed)
+        return Calibration(safe, certificate, budget.epsilon, budget.delta, tuple(self._rungs), words)
+
+
+def _search(test: Callable[[int], Certificate], first: int, count: int) -> Certificate:
+    """Return the certificate of the lowest rung that passes, down or up from the first; else one that does not."""
+    best = test(first)
+    if best.passed:
+        lower = takewhile(lambda certificate: certificate.passed, map(test, reversed(range(first))))
+        return next(iter(deque(lower, maxlen=1)), best)
+    higher = (certificate for certificate in map(test, range(first + 1, count)) if certificate.passed)
+    return next(higher, best)
+
+
+def _design(strategy: Strategy | Design, scheme: Scheme | None, truncation: Truncation | None) -> Design:
+    if not isinstance(strategy, Design):
+        if scheme is None:
+            raise ValueError("scheme is None, but a strategy needs one, such as minsep.MinSep; a Design holds both.")
+        return Design(strategy, scheme, truncation)
+    for name, value in (("scheme", scheme), ("truncation", truncation)):
+        if value is not None:
+            raise ValueError(f"{name} is {value!r}, but the design has its own: leave it out.")
+    return strategy
+
+
+def _rung_seed(seed: int, place: int) -> int:
+    """Return a seed for a rung, independent of the others."""
+    return int.from_bytes(Key.from_seed(seed).derive(f"rung {place}").secret[:16], "big")

@@ -1,0 +1,126 @@
+"""Certificates: a proof of (epsilon, delta)-DP that a third party can check.
+
+A certificate states that both directions of a mechanism were proven. A mechanism that is not (epsilon, level)-DP passes
+the tests with probability at most `failure_probability`. So a mechanism that is run only because it passed is
+(epsilon, delta)-DP with delta = level + failure_probability (1 - level). A certificate holds no data of any person.
+
+The format fixes every number that a check depends on: the grid of bets, the streams of samples, the margins for
+rounding. Whatever changes one of them is another format. A version of minsep that knows the format checks the
+certificate, whichever version made it.
+"""
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from minsep.accounting.certification.proofs import AnyProof
+from minsep.accounting.certification.records import from_plain, to_plain
+from minsep.files import write_whole
+from minsep.identity import Description
+from minsep.participation import Assumption
+
+FORMAT = 2
+ADJACENCY = "zero-out"
+_DERIVED = ("passed", "statement")
+
+
+class ChangedCertificateError(ValueError):
+    """The refusal of a certificate whose parts do not belong together."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The outcome of a test of one mechanism at one (epsilon, delta), with all that is needed to repeat it.
+
+    - `mechanism` is the description of what was tested, at `epsilon` and `delta`.
+    - `unit` is whose privacy it is, under the `adjacency` of datasets in which one unit's gradients are zero or not.
+    - `assumptions` is what is not proven; nothing for most schemes.
+    - `level` and `failure_probability` are those of all tests together; `attempts` is how many mechanisms were tested
+      at most.
+    - `proofs` are one for each direction.
+    - `test`, `seed`, `max_samples` and `memory` are what the prover was given: they repeat its work.
+    - `date` and `versions` are information.
+    """
+
+    mechanism: Description
+    epsilon: float
+    delta: float
+    unit: str
+    adjacency: str
+    assumptions: tuple[Assumption, ...]
+    level: float
+    failure_probability: float
+    attempts: int
+    proofs: tuple[AnyProof, AnyProof]
+    test: str
+    seed: int
+    max_samples: int | None
+    memory: int
+    date: str = field(compare=False)
+    versions: dict[str, str] = field(compare=False)
+    format: int = FORMAT
+
+    @property
+    def passed(self) -> bool:
+        """Whether the mechanism is certified."""
+        return all(proof.passed for proof in self.proofs)
+
+    @property
+    def samples(self) -> int:
+        """Number of samples of both directions."""
+        return sum(proof.samples for proof in self.proofs)
+
+    @property
+    def statement(self) -> str:
+        """What the certificate says, in words."""
+        budget = f"({self.epsilon:g}, {self.delta:g})-DP"
+        if not self.passed:
+            reasons = "; ".join(f"{proof.direction}: {proof.summary()}" for proof in self.proofs if not proof.passed)
+            return f"Not certified as {budget}: {reasons}."
+        conditions = "".join(f" {assumption.sentence}" for assumption in self.assumptions)
+        if self.failure_probability == 0:
+            return f"Certified {budget}.{conditions}"
+        return (
+            f"Certified {budget}, if you run it only because it passed: a mechanism that is not "
+            f"({self.epsilon:g}, {self.level:.6g})-DP passes this test with probability at most "
+            f"{self.failure_probability:.3g}.{conditions}"
+        )
+
+    def to_json(self) -> str:
+        """Return the certificate as JSON."""
+        content = {**to_plain(self), "passed": self.passed, "statement": self.statement}
+        return json.dumps(content, indent=2, allow_nan=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the certificate to the file `path`, whole or not at all."""
+        write_whole(path, (self.to_json() + "\n").encode())
+
+    @classmethod
+    def from_json(cls, text: str) -> "Certificate":
+        """Read a certificate from JSON `text`; whether it holds is for `verify` to say."""
+        try:
+            content = json.loads(text)
+            found = content["format"]
+        except (KeyError, TypeError, RecursionError, json.JSONDecodeError) as error:
+            raise ValueError(f"This is not a certificate of minsep: {error}.") from None
+        if found != FORMAT:
+            advice = "certify the mechanism again" if found == 1 else "use a version that reads it"
+            raise ValueError(
+                f"The certificate has format {found!r}, but this version of minsep reads format {FORMAT}: {advice}."
+            )
+        try:
+            derived = {name: content.pop(name) for name in _DERIVED}
+            certificate = from_plain(cls, content, "The certificate")
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise ChangedCertificateError(f"The certificate does not hold: the file was changed ({error})") from None
+        if derived["passed"] is not certificate.passed:
+            raise ChangedCertificateError(
+                "The certificate's outcome does not follow from its proofs: the file was changed."
+            )
+        return certificate
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Certificate":
+        """Read a certificate from the file `path`."""
+        return cls.from_json(Path(path).read_text())

@@ -1,0 +1,120 @@
+"""Making certificates."""
+
+import secrets
+from datetime import UTC, datetime
+from importlib.metadata import version
+
+from minsep import _validation as validate
+from minsep.accounting.certification.certificate import ADJACENCY, Certificate
+from minsep.accounting.certification.proofs import AnyProof
+from minsep.accounting.certification.prover import Prover, prove_exactly
+from minsep.accounting.directions import DIRECTIONS
+from minsep.accounting.exact import spacing_for
+from minsep.accounting.importance import DEFAULT_MEMORY
+from minsep.accounting.schemes import exact_curve, has_pair
+from minsep.accounting.sequential import Verifier, verifier_for
+from minsep.budget import Budget
+from minsep.engine import LOCAL, Compute
+from minsep.mechanism import Mechanism
+from minsep.progress import Report
+
+_LIBRARIES = ("minsep", "numpy", "scipy", "numba", "dp-accounting")
+_MOST_MEMORY = 1 << 50
+
+
+def certify(
+    mechanism: Mechanism,
+    epsilon: float,
+    delta: float,
+    *,
+    test: str = "betting",
+    attempts: int = 1,
+    seed: int | None = None,
+    failure_probability: float | None = None,
+    max_samples: int | None = None,
+    memory: int = DEFAULT_MEMORY,
+    compute: Compute = LOCAL,
+    progress: Report | None = None,
+) -> Certificate:
+    """Test whether a mechanism is (epsilon, delta)-DP, and return the certificate of the outcome.
+
+    Exact curves need no samples, down to deltas that their rounding allows. Otherwise samples come from the law of
+    least bound, and a test by betting stops as soon as it is sure, either way.
+
+    - `mechanism` is what is tested, at `epsilon` and `delta`.
+    - `test="fixed"` is the verifier of the b-min-sep paper, to the letter: a fixed number of plain samples (about
+      100/delta), an average of at most delta/2, and its recursions for a truncation.
+    - `attempts` is how many mechanisms are tested at most, of which one that passes is run: they share the chance.
+    - `seed` is where samples come from. By default it is drawn from the system's entropy, and recorded. A rejected
+      test may be continued (same seed, larger `max_samples`), never begun again with another seed.
+    - `failure_probability` (default: delta/100) is the chance that a mechanism passes that should not.
+    - `max_samples` ends a test. By default it ends as well when its wealth grows too slowly to get anywhere.
+    - `memory` is the most bytes of a table of a law.
+    - `compute` says where samples are drawn, and does not change the result; `progress` is told how far it is.
+
+    >>> import minsep
+    >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
+    >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=1.2)
+    >>> certify(mechanism, epsilon=2.0, delta=1e-3).passed
+    True
+    """
+    budget = Budget(epsilon, delta)
+    memory = validate.integer(memory=memory, at_least=1, at_most=_MOST_MEMORY)
+    verifier = verifier_for(test, budget.delta, attempts, failure_probability, max_samples)
+    prover = Prover(budget.epsilon, verifier, memory, compute, progress)
+    return certify_by(prover, mechanism, budget, fresh_seed(seed))
+
+
+def certify_by(
+    prover: Prover, mechanism: Mechanism, budget: Budget, seed: int, add_proof: AnyProof | None = None
+) -> Certificate:
+    """Return the certificate of a mechanism by a prover.
+
+    `add_proof` is a proof of `add` by the same prover, for the same design with no more noise.
+    """
+    verifier = prover.verifier
+    curve = exact_curve(mechanism, spacing_for(budget.epsilon))
+    if curve is not None:
+        # Where samples may be drawn as well, a calibration is within delta only if whatever passes keeps their level.
+        exact_only = curve.carries(budget.delta) or not has_pair(mechanism.design)
+        level, chance = (budget.delta, 0.0) if exact_only else (verifier.level, verifier.failure_probability)
+        remove, add = (prove_exactly(curve, direction, budget.epsilon, level) for direction in DIRECTIONS)
+        if exact_only or (remove.passed and add.passed):
+            return _certificate(prover, mechanism, budget, seed, level, chance, (remove, add))
+    proofs = prover.prove(mechanism, "remove", seed), add_proof or prover.prove(mechanism, "add", seed)
+    return _certificate(prover, mechanism, budget, seed, verifier.level, verifier.failure_probability, proofs)
+
+
+def fresh_seed(seed: int | None) -> int:
+    """Return a seed, or one from the system's entropy."""
+    return secrets.randbits(128) if seed is None else validate.integer(seed=seed, at_least=0)
+
+
+def _certificate(
+    prover: Prover,
+    mechanism: Mechanism,
+    budget: Budget,
+    seed: int,
+    level: float,
+    failure_probability: float,
+    proofs: tuple[AnyProof, AnyProof],
+) -> Certificate:
+    verifier: Verifier = prover.verifier
+    return Certificate(
+        mechanism=mechanism.describe(),
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        unit=mechanism.scheme.unit,
+        adjacency=ADJACENCY,
+        assumptions=mechanism.scheme.assumptions,
+        level=level,
+        failure_probability=failure_probability,
+        attempts=verifier.attempts,
+        proofs=proofs,
+        test=verifier.kind,
+        seed=seed,
+        max_samples=verifier.max_samples,
+        memory=prover.memory,
+        date=datetime.now(UTC).date().isoformat(),
+        versions={name: version(name) for name in _LIBRARIES},
+    )

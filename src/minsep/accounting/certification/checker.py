@@ -1,0 +1,168 @@
+"""The checker: whether the proofs of a certificate hold, from what it records and nothing else.
+
+For every proof it rebuilds the pair, the law and the bound that are recorded, draws the recorded number of samples from
+the recorded seed, and requires the recorded wealth. It searches for nothing, estimates nothing and gives up on nothing.
+The theorems are in docs/certified-sampling.md. Every number of a proof must also be what comes out again, so that a
+changed file does not pass.
+"""
+
+import math
+
+import numpy as np
+
+from minsep.accounting.certification.certificate import ADJACENCY, Certificate
+from minsep.accounting.certification.claims import Claim, claim_of, is_immediate
+from minsep.accounting.certification.draws import draw_values
+from minsep.accounting.certification.proofs import (
+    AnyProof,
+    AverageOutcome,
+    BettingOutcome,
+    BoundProof,
+    ExactProof,
+    ImmediateProof,
+    Refusal,
+    SampledProof,
+    TangentProof,
+)
+from minsep.accounting.directions import DIRECTIONS
+from minsep.accounting.exact import spacing_for
+from minsep.accounting.importance import BoundedLaw, PlainLaw, add_bound, law_from, tangent_at
+from minsep.accounting.pairs import MinSepPair
+from minsep.accounting.reduction import reduction_for, unreduced
+from minsep.accounting.schemes import exact_curve
+from minsep.accounting.sequential import Wealth, false_pass_probability
+from minsep.engine import Compute
+from minsep.mechanism import Mechanism
+
+_TOLERANCE = 1e-6  # what processors and versions of libraries may differ by
+_UNUSED = 0.01  # of delta, by a test with a whole number of samples
+_MOST_ITERATIONS = 5_000_000
+
+
+class CheckError(ValueError):
+    """The reason why a certificate does not hold."""
+
+
+def check(certificate: Certificate, compute: Compute) -> None:
+    """Raise an error unless every proof of a certificate holds."""
+    mechanism = Mechanism.from_description(certificate.mechanism)
+    _require(mechanism.iterations <= _MOST_ITERATIONS, f"{mechanism.iterations:,} iterations are too many to check")
+    _check_terms(certificate, mechanism)
+    for direction, proof in zip(DIRECTIONS, certificate.proofs, strict=True):
+        _require(proof.direction == direction, f"the proof of {direction} is of {proof.direction}")
+        _require(proof.passed, f"{direction} was refused: {proof.summary()}")
+    for proof in sorted(certificate.proofs, key=lambda proof: proof.samples):  # what is quick to refuse comes first
+        _check_proof(proof, certificate, mechanism, compute)
+
+
+def _check_terms(certificate: Certificate, mechanism: Mechanism) -> None:
+    """Check what is promised to whom, and that it follows from the level and the chance of an error (Theorem 3)."""
+    scheme = mechanism.scheme
+    _require(certificate.unit == scheme.unit, f"the unit is {certificate.unit!r}, but should be {scheme.unit!r}")
+    _require(certificate.adjacency == ADJACENCY, f"the adjacency is {certificate.adjacency!r}, not {ADJACENCY!r}")
+    recorded = sorted(assumption.name for assumption in certificate.assumptions)
+    needed = sorted(assumption.name for assumption in scheme.assumptions)
+    _require(recorded == needed, f"the assumptions are {recorded}, but should be {needed}")
+    level, chance, delta = certificate.level, certificate.failure_probability, certificate.delta
+    _require(certificate.epsilon > 0 and certificate.attempts >= 1, "epsilon or attempts is out of its range")
+    _require(0 < level <= delta < 1 and 0 <= chance < 1, "level or failure_probability is out of its range")
+    whole = (level + chance * (1 - level)) / delta
+    unused = _UNUSED if certificate.test == "fixed" else _TOLERANCE
+    _require(1 - unused <= whole <= 1 + 1e-12, "level and failure_probability do not make delta")
+
+
+def _check_proof(proof: AnyProof, certificate: Certificate, mechanism: Mechanism, compute: Compute) -> None:
+    epsilon, claim = certificate.epsilon, proof.claim
+    if isinstance(proof, ExactProof):
+        curve = exact_curve(mechanism, spacing_for(epsilon))
+        _require(curve is not None and curve.method == proof.method, f"there is no {proof.method} curve")
+        delta = math.nan if curve is None else float(curve.delta(epsilon, claim.direction))
+        _require_equal("delta", proof.delta, delta)
+        _require_claim(claim, Claim(claim.direction, epsilon, certificate.level))
+        _require(delta <= certificate.level, f"delta is {delta:g}, above {certificate.level:g}")
+        return
+    if isinstance(proof, TangentProof | BoundProof | SampledProof):
+        # More noise is never less private.
+        _require(proof.noise_multiplier <= mechanism.noise_multiplier, "a proof has more noise than the mechanism")
+        mechanism = mechanism.with_noise_multiplier(proof.noise_multiplier)
+    paper = isinstance(proof, SampledProof) and isinstance(proof.outcome, AverageOutcome)
+    reduction = (
+        unreduced(mechanism, epsilon)
+        if paper
+        else reduction_for(mechanism, epsilon, claim.direction, claim.truncation_rounds)
+    )
+    pair = reduction.pair
+    _require_claim(claim, claim_of(reduction, claim.direction, certificate.level))
+    _require(claim.level > 0, "nothing is left of delta")
+    covered = claim.direction == "remove" or not pair.upper_bound
+    match proof:
+        case ImmediateProof():
+            _require(is_immediate(reduction, claim.direction), "delta is not 0 there")
+        case TangentProof():
+            tangent = tangent_at(pair, proof.tangent_distance) if isinstance(pair, MinSepPair) else None
+            _require(tangent is not None and claim.direction == "add", "there is no tangent")
+            bound = math.nan if tangent is None else add_bound(tangent, claim.epsilon)
+            _require_equal("bound", proof.bound, bound)
+            _require(bound <= claim.level, f"the bound {bound:g} is above the level {claim.level:g}")
+        case BoundProof():
+            _require(covered, "an upper bound on P/Q does not cover `add`")
+            bound = _check_law(proof, law_from(proof.law, pair, claim.direction))
+            _require(bound <= claim.level, f"the bound {bound:g} is above the level {claim.level:g}")
+        case SampledProof():
+            _require(covered, "an upper bound on P/Q does not cover `add`")
+            law = law_from(proof.law, pair, claim.direction)
+            chance = certificate.failure_probability / certificate.attempts
+            _require_equal("false_pass_probability", proof.false_pass_probability, chance)
+            _require(chance > 0 and proof.samples >= 1, "a test needs samples and a chance of an error")
+            _check_samples(proof, law, _check_law(proof, law), chance, compute)
+        case Refusal():
+            raise CheckError(proof.reason)
+
+
+def _check_law(proof: BoundProof | SampledProof, law: BoundedLaw) -> float:
+    """Return the bound of a law (Lemmas 2 to 4), rounded upward (section 5)."""
+    bound = 1.0 if isinstance(law, PlainLaw) and _is_average(proof) else law.upward_bound(proof.claim.epsilon)
+    _require_equal("log_constant", proof.log_constant, law.log_constant)
+    _require_equal("bound", proof.bound, bound)
+    return bound
+
+
+def _check_samples(proof: SampledProof, law: BoundedLaw, bound: float, chance: float, compute: Compute) -> None:
+    claim = proof.claim
+    drawn = draw_values(law, claim.epsilon, proof.seed, proof.samples, compute)
+    match proof.outcome:
+        case BettingOutcome(log_wealth=recorded):  # Theorem 1
+            wealth = Wealth.start(claim.level - bound * law.distance, bound)
+            for values in drawn:
+                wealth = wealth.after(values)
+            _require_equal("log_wealth", recorded, wealth.log_wealth)
+            _require(wealth.log_wealth >= -math.log(chance), "the wealth does not suffice")
+        case AverageOutcome(mean=recorded, threshold=threshold):  # the paper's verifier
+            _require(isinstance(law, PlainLaw), "an average is of plain samples")
+            whole = threshold + law.distance
+            _require_equal("false_pass_probability", chance, false_pass_probability(whole, claim.level, proof.samples))
+            mean = sum(float(np.minimum(values, 1.0).sum()) for values in drawn) / proof.samples
+            _require_equal("mean", recorded, mean)
+            _require(mean <= threshold < whole < claim.level, f"the average {mean:g} is too large")
+
+
+def _is_average(proof: BoundProof | SampledProof) -> bool:
+    return isinstance(proof, SampledProof) and isinstance(proof.outcome, AverageOutcome)
+
+
+def _require_claim(recorded: Claim, needed: Claim) -> None:
+    for name in ("epsilon", "level", "truncation_terms"):
+        _require_equal(name, getattr(recorded, name), getattr(needed, name))
+    rounds = recorded.truncation_rounds, needed.truncation_rounds
+    _require(rounds[0] == rounds[1], f"truncation_rounds is {rounds[0]}, but should be {rounds[1]}")
+
+
+def _require_equal(name: str, recorded: float, needed: float) -> None:
+    """Not a number is equal to nothing."""
+    same = recorded == needed or math.isclose(recorded, needed, rel_tol=_TOLERANCE, abs_tol=1e-300)
+    _require(same, f"{name} is {recorded!r}, but should be {needed!r}")
+
+
+def _require(condition: bool, problem: str) -> None:
+    if not condition:
+        raise CheckError(problem)

@@ -1,0 +1,67 @@
+"""The least noise that an exact curve allows."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+from minsep.accounting.directions import DIRECTIONS
+from minsep.accounting.estimation import noise_at_target
+from minsep.accounting.exact import spacing_for
+from minsep.accounting.schemes import exact_curve, unsupported
+from minsep.mechanism import Design, Mechanism
+
+_LEAST, _MOST = 1e-3, 1e6
+_FINE, _COARSE = 1e-4, 1e-3  # spacing of privacy losses
+
+
+def exact_mechanism(
+    design: Design, epsilon: float, delta: float, tolerance: float = 1e-4, finest: float = _FINE
+) -> Mechanism:
+    """Return the mechanism with the least noise multiplier that the exact curve of its design allows.
+
+    The noise multiplier is within a relative `tolerance` above the least; `finest` is the finest spacing of losses.
+
+    >>> import minsep
+    >>> design = minsep.Design(minsep.BandedToeplitz.identity(iterations=25), minsep.Unamplified(1, 25))
+    >>> round(exact_mechanism(design, epsilon=1.0, delta=0.7876).noise_multiplier, 3)
+    1.667
+    """
+    wider = spacing_for(epsilon) / _FINE
+
+    def delta_at(sigma: float, spacing: float = _FINE) -> float:
+        mechanism = design.with_noise(sigma)
+        curve = exact_curve(mechanism, wider * max(spacing, finest))
+        if curve is None:
+            raise unsupported(mechanism, "exact")
+        if not curve.carries(delta):
+            raise curve.refusal(delta)
+        return max(float(curve.delta(epsilon, direction)) for direction in DIRECTIONS)
+
+    def log_excess(sigma: float, spacing: float = _FINE) -> float:
+        return math.log(max(delta_at(sigma, spacing), 1e-300) / delta)
+
+    near = noise_at_target(partial(log_excess, spacing=_COARSE), 1.0, max(tolerance, 0.01))
+    guess = near if finest == _COARSE else noise_at_target(log_excess, near, tolerance)
+    low, high = _bracket(lambda sigma: delta_at(sigma) <= delta, guess, 1 + tolerance / 4)
+    if high is None:
+        raise ValueError(
+            f"epsilon is {epsilon:g} at delta {delta:g}, but no noise multiplier up to {_MOST:g} is known to give it."
+        )
+    while high > low * (1 + tolerance):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if delta_at(middle) <= delta else (middle, high)
+    return design.with_noise(high)
+
+
+def _bracket(enough: Callable[[float], bool], guess: float, step: float) -> tuple[float, float | None]:
+    """Return a noise multiplier that is not enough and one that is (None: there is none), by growing steps."""
+    sigma = guess
+    if enough(guess):
+        while sigma > _LEAST and enough(sigma / step):
+            sigma, step = sigma / step, step**2
+        return sigma / step, sigma
+    while not enough(sigma * step):
+        sigma, step = sigma * step, step**2
+        if sigma > _MOST:
+            return sigma, None
+    return sigma, sigma * step

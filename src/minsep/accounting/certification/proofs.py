@@ -1,0 +1,184 @@
+"""How a direction was proven, or why it was not: one class for each way, all of it public."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from minsep.accounting.certification.claims import Claim
+from minsep.accounting.directions import Direction
+from minsep.accounting.exact import IN_WORDS
+from minsep.accounting.importance import law_in_words
+from minsep.identity import Description
+
+_SCALES = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
+_LONGEST = 1e15
+
+
+@dataclass(frozen=True)
+class Proof(ABC):
+    """How one direction was proven."""
+
+    claim: Claim
+    kind: ClassVar[str]
+    passed: ClassVar[bool] = True
+
+    @property
+    def direction(self) -> Direction:
+        """The direction that is proven."""
+        return self.claim.direction
+
+    @property
+    def samples(self) -> int:
+        """Number of samples drawn."""
+        return 0
+
+    @abstractmethod
+    def summary(self) -> str:
+        """Return the proof in words."""
+
+
+@dataclass(frozen=True)
+class ExactProof(Proof):
+    """A curve that needs no samples gives delta."""
+
+    method: Literal["gaussian", "pld"]
+    delta: float
+    kind = "exact"
+
+    def summary(self) -> str:
+        """Return the proof in words."""
+        return f"computed {IN_WORDS[self.method]}: delta is {self.delta:.4g}, at most {self.claim.level:.4g}"
+
+
+@dataclass(frozen=True)
+class ImmediateProof(Proof):
+    """There is nothing to prove: P/Q is nowhere below the probability of never taking part."""
+
+    kind = "immediate"
+
+    def summary(self) -> str:
+        """Return the proof in words."""
+        if self.claim.truncation_terms > 0:
+            return f"delta is at most what cutting batches adds, {self.claim.truncation_terms:.3g}"
+        return "delta is 0: e^-epsilon is at most the probability of never taking part"
+
+
+@dataclass(frozen=True)
+class TangentProof(Proof):
+    """A tangent of log P/Q bounds delta in closed form."""
+
+    noise_multiplier: float
+    tangent_distance: float
+    bound: float
+    kind = "tangent"
+
+    def summary(self) -> str:
+        """Return the proof in words."""
+        return f"a tangent of log P/Q bounds delta by {self.bound:.3g}, at most {self.claim.level:.3g}"
+
+
+@dataclass(frozen=True)
+class BoundProof(Proof):
+    """The bound of a law is at most the level, so that no sample is needed."""
+
+    noise_multiplier: float
+    law: Description
+    log_constant: float
+    bound: float
+    kind = "bound"
+
+    def summary(self) -> str:
+        """Return the proof in words."""
+        return f"{law_in_words(self.law)} bounds delta by {self.bound:.3g}, at most {self.claim.level:.3g}"
+
+
+@dataclass(frozen=True)
+class BettingOutcome:
+    """Where the wealth of a test by betting ended."""
+
+    samples: int
+    log_wealth: float
+    kind: ClassVar[str] = "betting"
+
+
+@dataclass(frozen=True)
+class AverageOutcome:
+    """The average of a fixed number of samples, and the most that it may be."""
+
+    samples: int
+    mean: float
+    threshold: float
+    kind: ClassVar[str] = "fixed"
+
+
+@dataclass(frozen=True)
+class SampledProof(Proof):
+    """A test of samples passed.
+
+    - `noise_multiplier` is that of the mechanism, or a smaller one: more noise is never less private.
+    - `law` is what was drawn from, `log_constant` its normaliser and `bound` the most that a value can be.
+    - `seed` is where the samples come from.
+    - `false_pass_probability` is the chance of this test to pass although it should not.
+    """
+
+    noise_multiplier: float
+    law: Description
+    log_constant: float
+    bound: float
+    seed: int
+    false_pass_probability: float
+    outcome: BettingOutcome | AverageOutcome
+    kind = "sampled"
+
+    @property
+    def samples(self) -> int:
+        """Number of samples drawn."""
+        return self.outcome.samples
+
+    def summary(self) -> str:
+        """Return the proof in words."""
+        drawn = f"{self.samples:,} samples of {law_in_words(self.law)}"
+        match self.outcome:
+            case BettingOutcome(log_wealth=log_wealth):
+                needed = odds(-math.log(self.false_pass_probability))
+                return f"{drawn}: odds of {odds(log_wealth)} to 1 against a delta above the level; {needed} needed"
+            case AverageOutcome(mean=mean, threshold=threshold):
+                return f"{drawn}: their average is {mean:.4g}, at most {threshold:.4g}"
+
+
+@dataclass(frozen=True)
+class Refusal(Proof):
+    """The direction was not proven, for a reason."""
+
+    reason: str
+    drawn: int = 0
+    kind = "refusal"
+    passed = False
+
+    @property
+    def samples(self) -> int:
+        """Number of samples drawn."""
+        return self.drawn
+
+    def summary(self) -> str:
+        """Return the reason."""
+        return self.reason
+
+
+AnyProof = ExactProof | ImmediateProof | TangentProof | BoundProof | SampledProof | Refusal
+
+
+def odds(log_wealth: float) -> str:
+    """Return e^log_wealth in words.
+
+    >>> odds(18.37), odds(9.5), odds(60.0)
+    ('95 million', '13,360', '1.1e+26')
+    """
+    wealth = math.exp(min(log_wealth, 700.0))
+    if wealth >= _LONGEST:
+        return f"{wealth:.2g}"
+    for scale, word in _SCALES:
+        if wealth >= scale:
+            return f"{wealth / scale:.3g} {word}" if wealth < 10 * scale else f"{wealth / scale:,.0f} {word}"
+    return f"{wealth:,.0f}"

@@ -1,0 +1,185 @@
+"""The prover: which law to draw from, how long to be patient, and the proof that comes of it.
+
+Nothing here has to be trusted. What a certificate says is checked by `checker`, which knows none of the choices below.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from minsep.accounting.certification.claims import Claim, claim_of, is_immediate
+from minsep.accounting.certification.draws import draw_values
+from minsep.accounting.certification.proofs import (
+    AnyProof,
+    AverageOutcome,
+    BettingOutcome,
+    BoundProof,
+    ExactProof,
+    ImmediateProof,
+    Refusal,
+    SampledProof,
+    TangentProof,
+)
+from minsep.accounting.directions import Direction
+from minsep.accounting.exact import ExactCurve
+from minsep.accounting.importance import DEFAULT_MEMORY, BoundedLaw, PlainLaw, best_law, best_tangent, shifted_laws
+from minsep.accounting.pairs import MinSepPair, Pair
+from minsep.accounting.reduction import Reduction, best_reduction, unreduced
+from minsep.accounting.sequential import BettingVerifier, FixedSampleVerifier, Verifier, Wealth
+from minsep.engine import LOCAL, Compute
+from minsep.mechanism import Mechanism
+from minsep.progress import Progress, Report
+
+_PATIENCE, _MOST_PATIENCE = 6.0, 40.0
+_TRIFLING_WORK = 2e8  # samples times iterations: some seconds
+_CHEAP_WORK = 1.2e9  # samples times iterations: under a minute
+_FAIR_SHARE, _HOPE = 0.25, 0.65
+
+
+@dataclass(frozen=True)
+class Prover:
+    """Proves single directions of mechanisms at one epsilon, by one test.
+
+    - `memory` is the most bytes of a table of a law.
+    - `compute` is where samples are drawn, and `progress` is told how far a test is.
+    """
+
+    epsilon: float
+    verifier: Verifier
+    memory: int = DEFAULT_MEMORY
+    compute: Compute = LOCAL
+    progress: Report | None = None
+
+    def prove(self, mechanism: Mechanism, direction: Direction, seed: int) -> AnyProof:
+        """Prove one direction of a mechanism, with samples from a seed if it needs any."""
+        reduction = self._reduction(mechanism, direction)
+        pair, claim = reduction.pair, claim_of(reduction, direction, self.verifier.level)
+        if claim.level <= 0:
+            return Refusal(claim, "cutting batches alone exceeds delta")
+        if is_immediate(reduction, direction):
+            return ImmediateProof(claim)
+        if direction == "add" and pair.upper_bound:
+            return Refusal(claim, "the upper bound on P/Q does not cover it")
+        if direction == "add" and isinstance(pair, MinSepPair):
+            bound, tangent = best_tangent(pair, claim.epsilon)
+            if tangent is not None and bound <= claim.level:
+                return TangentProof(claim, mechanism.noise_multiplier, tangent.distance, bound)
+        match self.verifier:
+            case BettingVerifier() as betting:
+                return self._bet(pair, claim, betting, seed)
+            case FixedSampleVerifier() as fixed:
+                return self._average(pair, claim, fixed, seed)
+        raise TypeError(f"There is no proof by {self.verifier!r}.")
+
+    def work_for_add(self, mechanism: Mechanism) -> float:
+        """Return a bound on the values of a test of `add`, as a measure of its work; 0 where it needs no samples."""
+        reduction = self._reduction(mechanism, "add")
+        pair, claim = reduction.pair, claim_of(reduction, "add", self.verifier.level)
+        if not isinstance(pair, MinSepPair) or is_immediate(reduction, "add"):
+            return 0.0
+        if best_tangent(pair, claim.epsilon)[0] <= claim.level:
+            return 0.0
+        bounds = (law.log_bound(claim.epsilon) for law in shifted_laws(pair, claim.epsilon))
+        return math.exp(min(bounds, default=0.0))
+
+    def _reduction(self, mechanism: Mechanism, direction: Direction) -> Reduction:
+        if isinstance(self.verifier, FixedSampleVerifier):  # the paper's, to the letter
+            return unreduced(mechanism, self.epsilon)
+        return best_reduction(mechanism, self.epsilon, self.verifier.level, direction)
+
+    def _bet(self, pair: Pair, claim: Claim, verifier: BettingVerifier, seed: int) -> AnyProof:
+        law = best_law(pair, claim.direction, claim.epsilon, self.memory, enough=0.99 * claim.level)
+        bound = law.upward_bound(claim.epsilon)
+        sigma = pair.noise_multiplier
+        if bound <= claim.level:
+            return BoundProof(claim, sigma, law.describe(), law.log_constant, bound)
+        level = claim.level - bound * law.distance
+        if level <= 0:
+            return Refusal(claim, "delta is below what the generator can show")
+        limit = verifier.max_samples or _patience(pair.strategy.iterations, bound / level * verifier.target)
+        wealth = self._wealth(law, claim, level, bound, limit, verifier, seed)
+        if wealth.log_wealth < verifier.target:
+            outcome = "speak against it" if wealth.log_wealth <= -verifier.target else "did not suffice"
+            return Refusal(claim, wealth.broken or f"{wealth.samples:,} samples {outcome}", wealth.samples)
+        return SampledProof(
+            claim,
+            sigma,
+            law.describe(),
+            law.log_constant,
+            bound,
+            seed,
+            verifier.false_pass_probability,
+            BettingOutcome(wealth.samples, wealth.log_wealth),
+        )
+
+    def _wealth(
+        self,
+        law: BoundedLaw,
+        claim: Claim,
+        level: float,
+        bound: float,
+        limit: int,
+        verifier: BettingVerifier,
+        seed: int,
+    ) -> Wealth:
+        """Bet until the test is decided, or hardly can be any more."""
+        wealth, target = Wealth.start(level, bound), verifier.target
+        for values in draw_values(law, claim.epsilon, seed, limit, self.compute):
+            wealth = wealth.after(values)
+            self._tell(law, wealth.samples, max(wealth.log_wealth, 0.0), target)
+            decided = wealth.broken or abs(wealth.log_wealth) >= target  # far below 0 is lost as well
+            if decided or (verifier.max_samples is None and _is_slow(wealth, limit, target)):
+                break
+        return wealth
+
+    def _average(self, pair: Pair, claim: Claim, verifier: FixedSampleVerifier, seed: int) -> AnyProof:
+        """Draw all samples of the paper's verifier, and compare their average with its threshold."""
+        law = PlainLaw(pair, claim.direction)
+        samples, total = 0, 0.0
+        for values in draw_values(law, claim.epsilon, seed, verifier.samples, self.compute):
+            samples += values.size
+            total += float(np.minimum(values, 1.0).sum())
+            self._tell(law, samples, samples, verifier.samples)
+        mean = total / samples
+        threshold = verifier.threshold - law.distance
+        # Not a number compares as false: it does not pass.
+        if not mean <= threshold:
+            return Refusal(claim, f"the average is {mean:.4g}, above delta/2 = {threshold:.4g}", samples)
+        return SampledProof(
+            claim,
+            pair.noise_multiplier,
+            law.describe(),
+            law.log_constant,
+            1.0,
+            seed,
+            verifier.false_pass_probability,
+            AverageOutcome(samples, mean, threshold),
+        )
+
+    def _tell(self, law: BoundedLaw, samples: int, done: float, total: float) -> None:
+        if self.progress is not None:
+            detail = f"noise multiplier {law.pair.noise_multiplier:.4f}, {law.direction}"
+            self.progress(Progress("testing", detail, done, total, samples))
+
+
+def prove_exactly(curve: ExactCurve, direction: Direction, epsilon: float, level: float) -> AnyProof:
+    """Return the proof of a direction by an exact curve."""
+    claim = Claim(direction, epsilon, level)
+    delta = float(curve.delta(epsilon, direction))
+    if delta <= level:
+        return ExactProof(claim, curve.method, delta)
+    rounding = "" if curve.carries(level) else f", of which {curve.rounding:.2g} may be rounding"
+    return Refusal(claim, f"delta is {delta:.4g}{rounding}")
+
+
+def _patience(iterations: int, least: float) -> int:
+    """Return after how many samples to give up: some times the least that can do, more where that is cheap."""
+    cheap = min(max(_MOST_PATIENCE * least, _TRIFLING_WORK / iterations), _CHEAP_WORK / iterations)
+    return math.ceil(max(_PATIENCE * least, cheap))
+
+
+def _is_slow(wealth: Wealth, limit: int, target: float) -> bool:
+    """Whether the wealth grows so slowly that it will hardly reach the target."""
+    growth = (wealth.log_wealth + wealth.cost_of_choice) / wealth.samples
+    return wealth.samples > _FAIR_SHARE * limit and growth * limit < _HOPE * target

@@ -1,0 +1,120 @@
+"""Checking certificates."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from minsep.accounting.certification.certificate import Certificate
+from minsep.accounting.certification.certify import certify_by
+from minsep.accounting.certification.checker import CheckError, check
+from minsep.accounting.certification.proofs import BoundProof, SampledProof, TangentProof
+from minsep.accounting.certification.prover import Prover
+from minsep.accounting.sequential import verifier_for
+from minsep.budget import Budget
+from minsep.engine import LOCAL, Compute
+from minsep.mechanism import Mechanism
+
+_INFORMATION = ("date", "versions", "passed", "statement")
+_SAME_DIGITS = 1e-6
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Whether a certificate holds.
+
+    - `holds` is the answer, and `reason` says in words what was shown, or what is wrong.
+    - `caveats` is what a computation cannot show about a certificate that holds.
+    """
+
+    holds: bool
+    reason: str
+    caveats: tuple[str, ...] = ()
+
+
+def verify(certificate: Certificate, *, reproduce: bool = False, compute: Compute = LOCAL) -> Verification:
+    """Check a certificate: rebuild each proof from what it records, draw its samples again, and compare.
+
+    It answers whatever the certificate holds: one that makes no sense does not hold, and the reason says why.
+
+    - `certificate` may have been made by any version of minsep with the same format.
+    - `reproduce` also repeats the prover, with its search for a law, and requires the same certificate. That takes
+      longer, and may fail with a version whose prover chooses otherwise.
+    - `compute` says where samples are drawn, and does not change the result.
+
+    >>> import minsep
+    >>> identity = minsep.BandedToeplitz.identity(iterations=100)
+    >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.02), noise_multiplier=1.0)
+    >>> certificate = minsep.certify(mechanism, epsilon=2.0, delta=1e-3)
+    >>> verify(certificate).holds
+    True
+    """
+    try:
+        check(certificate, compute)
+        if reproduce:
+            _reproduce(certificate, compute)
+    except CheckError as error:
+        return Verification(False, f"The certificate does not hold: {error}.")
+    except Exception as error:  # whatever a forged number may lead to
+        return Verification(False, f"The certificate's mechanism or parameters are not valid: {error}")
+    return Verification(True, certificate.statement, _caveats(certificate, reproduce))
+
+
+def _caveats(certificate: Certificate, reproduced: bool) -> tuple[str, ...]:
+    """Return what was not shown, and cannot be by computing."""
+    if certificate.samples == 0:
+        return ()
+    attempts = certificate.attempts
+    mechanisms = "one mechanism was" if attempts == 1 else f"{attempts} mechanisms were"
+    caveats = [f"The prover's word: its seed was drawn once, and no more than {mechanisms} tested."]
+    if not reproduced:
+        caveats.append("Not shown: that laws were chosen before their samples were drawn; reproduce=True repeats that.")
+    return tuple(caveats)
+
+
+def _reproduce(certificate: Certificate, compute: Compute) -> None:
+    """Repeat the prover, and compare all that it records."""
+    mechanism = Mechanism.from_description(certificate.mechanism)
+    betting = certificate.test == "betting"
+    verifier = verifier_for(
+        certificate.test,
+        certificate.delta,
+        certificate.attempts,
+        (certificate.failure_probability or None) if betting else None,
+        certificate.max_samples,
+    )
+    prover = Prover(certificate.epsilon, verifier, certificate.memory, compute)
+    add_proof = None
+    match certificate.proofs[1]:
+        case SampledProof(noise_multiplier=sigma, seed=seed) if (sigma, seed) != (
+            mechanism.noise_multiplier,
+            certificate.seed,
+        ):
+            add_proof = prover.prove(mechanism.with_noise_multiplier(sigma), "add", seed)
+        case TangentProof(noise_multiplier=sigma) | BoundProof(noise_multiplier=sigma):
+            add_proof = prover.prove(mechanism.with_noise_multiplier(sigma), "add", certificate.seed)
+    budget = Budget(certificate.epsilon, certificate.delta)
+    again = certify_by(prover, mechanism, budget, certificate.seed, add_proof)
+    difference = _difference(json.loads(certificate.to_json()), json.loads(again.to_json()))
+    if difference:
+        made_by, here = certificate.versions.get("minsep"), again.versions["minsep"]
+        versions = "" if made_by == here else f"; it was made by minsep {made_by}, and this is {here}"
+        raise CheckError(f"the prover comes to another result: {difference}{versions}")
+
+
+def _difference(recorded: Any, found: Any, name: str = "") -> str:
+    """Return the first thing that differs, up to rounding, or nothing."""
+    if isinstance(recorded, dict) and isinstance(found, dict):
+        keys = sorted(key for key in {*recorded, *found} if name or key not in _INFORMATION)
+        parts = ((recorded.get(key), found.get(key), f"{name}.{key}") for key in keys)
+        return next(filter(None, (_difference(*part) for part in parts)), "")
+    if isinstance(recorded, list) and isinstance(found, list) and len(recorded) == len(found):
+        places = enumerate(zip(recorded, found, strict=True))
+        parts = ((first, second, f"{name}[{place}]") for place, (first, second) in places)
+        return next(filter(None, (_difference(*part) for part in parts)), "")
+    if isinstance(recorded, float) and isinstance(found, float | int) and _close(recorded, found):
+        return ""
+    return "" if recorded == found else f"{name[1:]} is {recorded!r}, but should be {found!r}"
+
+
+def _close(recorded: float, found: float) -> bool:
+    return abs(recorded - found) <= _SAME_DIGITS * max(abs(recorded), abs(found))

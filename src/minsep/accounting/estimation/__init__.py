@@ -1,0 +1,20 @@
+"""Estimates: delta, epsilon, curves, and the noise that meets a target. They are no guarantees."""
+
+from minsep.accounting.estimation.estimates import (
+    Estimate,
+    PrivacyCurve,
+    estimate_delta,
+    estimate_epsilon,
+    privacy_curve,
+)
+from minsep.accounting.estimation.noise_search import estimated_noise_multiplier, noise_at_target
+
+__all__ = [
+    "Estimate",
+    "PrivacyCurve",
+    "estimate_delta",
+    "estimate_epsilon",
+    "estimated_noise_multiplier",
+    "noise_at_target",
+    "privacy_curve",
+]

@@ -1,0 +1,231 @@
+"""Estimates of delta and epsilon, with their standard errors. An estimate is not a guarantee."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from minsep import _validation as validate
+from minsep.accounting.directions import DIRECTIONS, Direction
+from minsep.accounting.estimation.sampling import Method, Sampling
+from minsep.accounting.exact import Event, ExactCurve, PldCurve, composed_curve, event_curve
+from minsep.accounting.schemes import exact_curve, has_pair, unsupported
+from minsep.arrays import FloatArray
+from minsep.engine import LOCAL, Compute
+from minsep.mechanism import Mechanism
+
+_METHODS = ("auto", "exact", "plain", "tilted")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its standard error, and where it comes from. It is not a guarantee.
+
+    - `value` is the larger of the two directions, `remove` and `add`; a `stderr` of 0 means that it needed no samples.
+    - `remove_stderr` and `add_stderr` are the standard errors of the directions.
+    - `direction` says which of them is the larger one.
+    - `method` is how it was found, and `samples` from how many samples of each direction.
+    - `upper_bound` says whether what was estimated is itself an upper bound of the quantity asked for.
+    """
+
+    remove: float
+    add: float
+    remove_stderr: float
+    add_stderr: float
+    method: str
+    samples: int
+    upper_bound: bool = False
+
+    @property
+    def direction(self) -> Direction:
+        """The direction with the larger value."""
+        return "remove" if self.remove >= self.add else "add"
+
+    @property
+    def value(self) -> float:
+        """The larger of the two directions."""
+        return max(self.remove, self.add)
+
+    @property
+    def stderr(self) -> float:
+        """Standard error of the larger of the two directions."""
+        return self.remove_stderr if self.direction == "remove" else self.add_stderr
+
+    def __str__(self) -> str:
+        error = "no sampling error" if self.stderr == 0 else f"standard error {self.stderr:.2g}"
+        bound = ", upper bound" if self.upper_bound else ""
+        return f"{self.value:.4g} (estimate by {self.method}, {error}, {self.direction}{bound})"
+
+
+@dataclass(frozen=True)
+class PrivacyCurve:
+    """delta at several epsilons, all from the same samples."""
+
+    epsilons: FloatArray
+    remove: FloatArray
+    add: FloatArray
+    remove_stderr: FloatArray
+    add_stderr: FloatArray
+    method: str
+    samples: int
+    upper_bound: bool = False
+
+    @property
+    def deltas(self) -> FloatArray:
+        """The larger of the two directions at each epsilon."""
+        return np.maximum(self.remove, self.add)
+
+    @property
+    def stderrs(self) -> FloatArray:
+        """Standard error of the larger of the two directions at each epsilon."""
+        return np.where(self.remove >= self.add, self.remove_stderr, self.add_stderr)
+
+
+def privacy_curve(
+    mechanism: Mechanism,
+    epsilons: ArrayLike,
+    samples: int = 100_000,
+    seed: int = 0,
+    *,
+    method: Method = "auto",
+    compose_with: Event | None = None,
+    compute: Compute = LOCAL,
+) -> PrivacyCurve:
+    """Estimate delta at several `epsilons` from one set of samples. The other parameters are those of `estimate_delta`.
+
+    >>> import minsep
+    >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
+    >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=0.8)
+    >>> curve = privacy_curve(mechanism, [0.5, 1.0, 2.0], samples=20_000)
+    >>> bool((np.diff(curve.deltas) < 0).all())
+    True
+    """
+    requested = np.atleast_1d(np.asarray(epsilons, dtype=np.float64))
+    if requested.ndim != 1 or requested.size == 0 or not (np.isfinite(requested) & (requested >= 0)).all():
+        raise ValueError(f"epsilons is {epsilons!r}, but it must be finite numbers of at least 0.")
+    increasing, places = np.unique(requested, return_inverse=True)
+    _check_work(samples, seed)
+    exact, event = _prepare(mechanism, method, compose_with)
+    if exact is not None:
+        nothing = np.zeros(requested.size)
+        remove, add = (exact.delta(requested, direction) for direction in DIRECTIONS)
+        mostly_rounding = not all(map(exact.carries, np.maximum(remove, add)))
+        upper_bound = exact.upper_bound or mostly_rounding
+        return PrivacyCurve(requested, remove, add, nothing, nothing, exact.method, 0, upper_bound)
+    work = Sampling(mechanism, samples, seed, method, event, compute)
+    (remove, remove_stderr), (add, add_stderr) = (work.deltas(increasing, direction) for direction in DIRECTIONS)
+    return PrivacyCurve(
+        requested,
+        remove[places],
+        add[places],
+        remove_stderr[places],
+        add_stderr[places],
+        work.method,
+        work.samples,
+        work.upper_bound,
+    )
+
+
+def estimate_delta(
+    mechanism: Mechanism,
+    epsilon: float,
+    samples: int = 100_000,
+    seed: int = 0,
+    *,
+    method: Method = "auto",
+    compose_with: Event | None = None,
+    compute: Compute = LOCAL,
+) -> Estimate:
+    """Estimate the delta of a mechanism at an epsilon.
+
+    - `mechanism` is what is estimated, at `epsilon`, which is at least 0.
+    - `samples` is how many samples are drawn in each direction, and `seed` where they come from.
+    - `method="auto"` takes an exact value where there is one, and else samples, tilted towards the losses that matter
+      where that is known how; `"exact"`, `"tilted"` and `"plain"` insist.
+    - `compose_with` adds another event: one of dp_accounting's, or a privacy loss distribution.
+    - `compute` says where samples are drawn, and does not change the result.
+
+    >>> import minsep
+    >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
+    >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=0.8)
+    >>> estimate = estimate_delta(mechanism, epsilon=2.0, samples=20_000)
+    >>> estimate.direction, estimate.method
+    ('remove', 'tilted')
+    >>> estimate.stderr < 0.1 * estimate.value
+    True
+    """
+    epsilon = validate.real(epsilon=epsilon)
+    curve = privacy_curve(
+        mechanism,
+        [epsilon],
+        samples,
+        seed,
+        method=method,
+        compose_with=compose_with,
+        compute=compute,
+    )
+    return Estimate(
+        float(curve.remove[0]),
+        float(curve.add[0]),
+        float(curve.remove_stderr[0]),
+        float(curve.add_stderr[0]),
+        curve.method,
+        curve.samples,
+        curve.upper_bound,
+    )
+
+
+def estimate_epsilon(
+    mechanism: Mechanism,
+    delta: float,
+    samples: int = 100_000,
+    seed: int = 0,
+    *,
+    method: Method = "auto",
+    compose_with: Event | None = None,
+    compute: Compute = LOCAL,
+) -> Estimate:
+    """Estimate the epsilon of a mechanism at a `delta`. The other parameters are those of `estimate_delta`.
+
+    >>> import minsep
+    >>> identity = minsep.BandedToeplitz.identity(iterations=1000)
+    >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.01), noise_multiplier=1.0)
+    >>> estimate = estimate_epsilon(mechanism, delta=1e-5)
+    >>> round(estimate.value, 3), estimate.method, estimate.stderr
+    (1.828, 'pld', 0.0)
+    """
+    delta = validate.real(delta=delta, above=0, at_most=1)
+    _check_work(samples, seed)
+    exact, event = _prepare(mechanism, method, compose_with)
+    if exact is not None and not exact.carries(delta):
+        if method == "exact" or not has_pair(mechanism.design):
+            raise exact.refusal(delta)
+        exact = None
+    if exact is not None:
+        remove, add = (exact.epsilon(delta, direction) for direction in DIRECTIONS)
+        return Estimate(remove, add, 0.0, 0.0, exact.method, 0, exact.upper_bound)
+    work = Sampling(mechanism, samples, seed, method, event, compute)
+    (remove, remove_stderr), (add, add_stderr) = (work.epsilon(delta, direction) for direction in DIRECTIONS)
+    return Estimate(remove, add, remove_stderr, add_stderr, work.method, work.samples, work.upper_bound)
+
+
+def _check_work(samples: int, seed: int) -> None:
+    validate.integer(samples=samples, at_least=2)
+    validate.integer(seed=seed, at_least=0)
+
+
+def _prepare(
+    mechanism: Mechanism, method: Method, compose_with: Event | None
+) -> tuple[ExactCurve | None, PldCurve | None]:
+    """Return the exact curve, composed with the other event, or None and the curve of the event alone."""
+    validate.choice(_METHODS, method=method)
+    event = None if compose_with is None else event_curve(compose_with)
+    exact = None if method in ("plain", "tilted") else exact_curve(mechanism)
+    if exact is None and method == "exact":
+        raise unsupported(mechanism, "exact")
+    if exact is not None and event is not None:
+        try:
+            return composed_curve(exact, event), event
+        except ValueError as error:
+            raise ValueError(f"compose_with does not compose with this mechanism: {error}") from None
+    return exact, event

@@ -1,0 +1,107 @@
+"""The noise multiplier at which an estimate meets its target: where to look for a certificate, and no certificate."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from minsep.accounting.directions import DIRECTIONS, Direction
+from minsep.accounting.estimation.sampling import Sampling
+from minsep.accounting.importance import Law
+from minsep.accounting.reduction import best_reduction
+from minsep.budget import Budget
+from minsep.engine import LOCAL, Compute
+from minsep.mechanism import Design
+
+_TYPICAL_SLOPE = -8.0
+_LONGEST_STEP = 0.7
+_MOST_ROUNDS = 14
+_LIMIT = 30.0
+_GOOD = 0.1  # relative standard error
+_NEAR = 0.5  # where few samples do not do
+
+
+def noise_at_target(log_excess: Callable[[float], float], guess: float, tolerance: float = 0.05) -> float:
+    """Return the noise multiplier at which a falling function, log(delta/target), is 0.
+
+    log delta is nearly linear in the log of the noise multiplier, so steps along the secant, kept within what has been
+    bracketed, end after a few rounds; the last one corrects what is within `tolerance`.
+
+    >>> round(noise_at_target(lambda sigma: -6 * math.log(sigma / 2.5), guess=1.0), 6)
+    2.5
+    """
+    x, slope = math.log(guess), _TYPICAL_SLOPE
+    too_little, too_much = -math.inf, math.inf
+    previous: tuple[float, float] | None = None
+    for _ in range(_MOST_ROUNDS):
+        value = min(max(log_excess(math.exp(x)), -_LIMIT), _LIMIT)
+        if value > 0:
+            too_little = max(too_little, x)
+        else:
+            too_much = min(too_much, x)
+        if previous is not None and previous[0] != x and abs(value) < _LIMIT:
+            secant = (value - previous[1]) / (x - previous[0])
+            slope = secant if -60 < secant < -0.05 else slope
+        if abs(value) <= tolerance:
+            return math.exp(x - value / slope)
+        previous = (x, value)
+        step = min(max(-value / slope, -_LONGEST_STEP), _LONGEST_STEP)
+        width = too_much - too_little
+        x += step
+        if math.isfinite(width):
+            if width < 1e-3:
+                break
+            x = min(max(x, too_little + 0.1 * width), too_much - 0.1 * width)
+    return math.exp(x)
+
+
+def estimated_noise_multiplier(
+    design: Design,
+    budget: Budget,
+    guess: float,
+    samples: int,
+    seed: int,
+    *,
+    directions: Sequence[Direction] = DIRECTIONS,
+    tolerance: float = 0.05,
+    laws: dict[Direction, Law] | None = None,
+    compute: Compute = LOCAL,
+    report: Callable[[float], None] | None = None,
+) -> float:
+    """Return the noise multiplier at which the estimated delta of a design is that of the budget.
+
+    - What a truncation adds is taken off delta beforehand.
+    - `guess` is where to look first; `samples` and `seed` are those of each estimate.
+    - `laws` holds what to draw from, as it did well for a design like this one, and is kept up to date.
+    - `report` is told each noise multiplier that is tried.
+    """
+    epsilon, level = budget.epsilon, budget.delta
+    if design.truncation is not None:
+        cut = design.with_noise(1.0)
+        reductions = (best_reduction(cut, epsilon, 1.0, direction) for direction in directions)
+        terms = max(reduction.shift.truncation_terms for reduction in reductions)
+        level = max(level - terms, level / 10)
+    whole = replace(design, truncation=None)
+
+    def estimate(sigma: float, count: int) -> float:
+        mechanism = whole.with_noise(sigma)
+        # The knobs of a law that did well nearby may do well here, and spare a pilot: its error says so.
+        for given in (known, None) if known else (None,):
+            sampling = Sampling(mechanism, count, seed, "auto", compute=compute, laws=given)
+            found = [sampling.deltas(np.array([epsilon]), direction) for direction in directions]
+            value, stderr = max((float(means[0]), float(stderrs[0])) for means, stderrs in found)
+            if stderr <= _GOOD * value:
+                known.update(sampling.laws)
+                break
+        return math.log(max(value, 1e-300) / level)
+
+    def log_excess(sigma: float) -> float:
+        if report is not None:
+            report(sigma)
+        few = max(samples // 8, 1000)
+        excess = estimate(sigma, few)
+        return estimate(sigma, samples) if abs(excess) < _NEAR and few < samples else excess
+
+    known = {} if laws is None else laws
+    return noise_at_target(log_excess, guess, tolerance)

@@ -1,0 +1,219 @@
+"""Curves from privacy loss distributions: the only file that knows dp_accounting.
+
+What comes from it is an upper bound, tight to its discretisation, to which is added what rounding in its Fourier
+transforms can have taken off. Some of what is read here is private to dp_accounting, so its version is capped.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numba
+import numpy as np
+from dp_accounting import DpEvent, NeighboringRelation
+from dp_accounting.pld import PLDAccountant, common
+from dp_accounting.pld import privacy_loss_distribution as pld
+from numpy.typing import ArrayLike
+from scipy.stats import binom
+
+from minsep.accounting.directions import Direction
+from minsep.accounting.exact.curves import MARGIN, ExactCurve, GaussianCurve, LargestCurve
+from minsep.arrays import FloatArray
+
+Event = Any  # a dp_accounting DpEvent or PrivacyLossDistribution, which have no types
+
+_RELATION = NeighboringRelation.REPLACE_SPECIAL
+_MIXTURE_SPACING = 1e-3  # each loss of a mixture is found numerically, which takes long
+_MIXTURE_MARGIN = 1e-6  # a step; 3e-7 was seen beside 40 digits
+
+# Per composition: five times the largest error of a delta that was seen beside 80-bit numbers (docs/accounting.md).
+_ROUNDING = 4 * 2.0**-52
+_MOST_LOSSES_OF_ONE = 2_000_000  # of one step; a composition has more
+_MOST_LOSSES = 50_000_000  # in a table; its transform takes some forty bytes each
+_BYTES_A_LOSS = 40
+_TAIL = 1e-15  # mass that is counted as an infinite loss
+_FURTHEST = 10.5  # standard deviations, beyond which dp_accounting does not look
+
+
+@dataclass(frozen=True)
+class PldCurve(ExactCurve):
+    """A curve from a privacy loss distribution of dp_accounting."""
+
+    losses: pld.PrivacyLossDistribution
+    no_participation: float = 0.0
+    upper_bound: bool = False
+    compositions: int = 0
+    margin: float = MARGIN
+    """A share of itself that is added to every delta."""
+    method = "pld"
+
+    @property
+    def rounding(self) -> float:
+        """What is added to every delta for the rounding of as many compositions."""
+        return _ROUNDING * self.compositions
+
+    def delta(self, epsilon: ArrayLike, direction: Direction) -> FloatArray:
+        """Return delta at each epsilon."""
+        epsilon = np.asarray(epsilon, dtype=np.float64)
+        deltas = np.minimum((1 + self.margin) * self._table(direction).delta(epsilon) + self.rounding, 1.0)
+        if direction == "add" and self.no_participation > 0:
+            # P/Q is nowhere smaller than the probability of no participation.
+            deltas = np.where(np.exp(-epsilon) <= self.no_participation, 0.0, deltas)
+        return deltas
+
+    def infinite(self, direction: Direction) -> float:
+        """Return the probability of an infinite loss."""
+        return self._table(direction).infinite
+
+    def _table(self, direction: Direction) -> "_LossTable":
+        return self._remove if direction == "remove" else self._add
+
+    # dp_accounting offers the larger of the two directions only, and composition needs each.
+    @cached_property
+    def _remove(self) -> "_LossTable":
+        return _LossTable(self.losses._pmf_remove)
+
+    @cached_property
+    def _add(self) -> "_LossTable":
+        return _LossTable(self.losses._pmf_add)
+
+
+class _LossTable:
+    """Tail sums of a discrete privacy loss, so that delta at any epsilon is a look-up."""
+
+    def __init__(self, pmf: Any) -> None:
+        dense = pmf.to_dense_pmf()
+        # Convolution by Fourier transform leaves values slightly below 0.
+        probabilities = np.maximum(np.asarray(dense._probs, dtype=np.float64), 0.0)
+        self.infinite = float(dense._infinity_mass)
+        self._width = float(dense._discretization)
+        self._first = int(dense._lower_loss)
+        self._mass = np.append(np.cumsum(probabilities[::-1])[::-1], 0.0)
+        self._shrunk = np.append(_discounted_tails(probabilities, math.exp(-self._width)), 0.0)
+
+    def delta(self, epsilon: FloatArray) -> FloatArray:
+        """Return infinite mass + sum over losses > epsilon of mass (1 - e^(epsilon - loss))."""
+        first = np.clip(np.floor(epsilon / self._width) + 1 - self._first, 0, self._mass.size - 1)
+        k = first.astype(np.int64)
+        least = (k + self._first) * self._width
+        delta: FloatArray = self.infinite + self._mass[k] - np.exp(np.minimum(epsilon - least, 0.0)) * self._shrunk[k]
+        return delta
+
+
+@numba.njit(cache=True)
+def _discounted_tails(probabilities, factor):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Return sum_(j >= k) factor^(j - k) p_j for every k."""
+    tails = np.empty_like(probabilities)
+    total = 0.0
+    for k in range(probabilities.size - 1, -1, -1):
+        total = total * factor + probabilities[k]
+        tails[k] = total
+    return tails
+
+
+def poisson_curve(sigma: float, prob: float, count: int, spacing: float, *, upper_bound: bool = False) -> ExactCurve:
+    """Return the curve of `count` sampled Gaussian mechanisms, one after the other."""
+    if prob == 1:
+        return GaussianCurve(math.sqrt(count) / sigma, upper_bound)
+    one = pld.from_gaussian_mechanism(
+        sigma,
+        sampling_prob=prob,
+        neighboring_relation=_RELATION,
+        value_discretization_interval=_spacing(sigma, 1.0, spacing),
+    )
+    never = (1 - prob) ** count
+    return PldCurve(_composed(one, count), never, upper_bound=upper_bound, compositions=count)
+
+
+def truncated_poisson_curve(
+    sigma: float, prob: float, count: int, batch_size: int, num_examples: int, spacing: float
+) -> PldCurve:
+    """Return the curve for an adversary who sees the others' batch sizes, and so more than there is to see."""
+    make: Callable[..., Any] = pld.from_truncated_subsampled_gaussian_mechanism
+    one = make(
+        dataset_size=num_examples,
+        sampling_probability=prob,
+        truncated_batch_size=batch_size,
+        noise_multiplier=sigma,
+        neighboring_relation=_RELATION,
+        value_discretization_interval=_spacing(sigma, 2.0, spacing),
+    )
+    return PldCurve(_composed(one, count), upper_bound=True, compositions=count)
+
+
+def user_poisson_curve(sigma: float, user_bound: int, prob: float, count: int, spacing: float) -> ExactCurve:
+    """Return the curve of `count` iterations, in each of which a user takes part with Binomial(user_bound, prob)."""
+    if user_bound == 1:
+        return poisson_curve(sigma, prob, count, spacing)
+    if prob == 1:
+        return GaussianCurve(user_bound * math.sqrt(count) / sigma)
+    sizes = np.arange(user_bound + 1)
+    one = pld.from_mixture_gaussian_mechanism(
+        sigma,
+        sizes,
+        binom.pmf(sizes, user_bound, prob),
+        value_discretization_interval=_spacing(sigma, float(user_bound), max(spacing, _MIXTURE_SPACING)),
+    )
+    never = (1 - prob) ** (user_bound * count)
+    return PldCurve(_composed(one, count), never, compositions=count, margin=_MIXTURE_MARGIN * count)
+
+
+def event_curve(event: Event) -> PldCurve:
+    """Return the curve of another event: one of dp_accounting's events or privacy loss distributions."""
+    if isinstance(event, pld.PrivacyLossDistribution):
+        if not (event._pmf_remove._pessimistic_estimate and event._pmf_add._pessimistic_estimate):
+            raise ValueError(
+                "compose_with is an optimistic privacy loss distribution, but it must be a pessimistic one."
+            )
+        return PldCurve(event)
+    if not isinstance(event, DpEvent):
+        raise ValueError(f"compose_with is {event!r}, but it must be a DpEvent or a PrivacyLossDistribution.")
+    accountant = PLDAccountant(_RELATION)
+    if not accountant.supports(event) or accountant.compose(event)._contains_non_dp_event:
+        raise ValueError(f"compose_with is {event}, but it must be an event with a privacy loss distribution.")
+    return PldCurve(accountant._pld)
+
+
+def composed_curve(curve: ExactCurve, event: PldCurve) -> PldCurve:
+    """Return the curve of a mechanism and another event together."""
+    match curve:
+        case PldCurve() as one:
+            pass
+        case GaussianCurve():
+            losses = pld.from_gaussian_mechanism(1 / curve.shift, neighboring_relation=_RELATION)
+            one = PldCurve(losses, compositions=1)
+        case LargestCurve(curves=(PldCurve() as one,)):
+            pass
+        case LargestCurve():
+            raise ValueError(
+                "A truncated cyclic mechanism composes with other events only when cycle divides num_examples, so "
+                "that all parts have one size."
+            )
+        case _:
+            raise ValueError("This mechanism has no privacy loss distribution: compose its parts by hand.")
+    return replace(one, losses=one.losses.compose(event.losses), no_participation=0.0, upper_bound=curve.upper_bound)
+
+
+def _spacing(sigma: float, shift: float, spacing: float) -> float:
+    """Return a spacing of losses, wider where there would be too many in one step: never too optimistic."""
+    largest = shift * (shift / 2 + _FURTHEST * sigma) / sigma**2
+    return max(spacing, 2 * largest / _MOST_LOSSES_OF_ONE)
+
+
+def _composed(one: pld.PrivacyLossDistribution, count: int) -> pld.PrivacyLossDistribution:
+    """Return the composition of a loss with itself, refused if it would take more memory than there should be."""
+    for pmf in (one._pmf_remove, one._pmf_add):
+        size = pmf.size
+        if size * count > _MOST_LOSSES:
+            probabilities = np.asarray(pmf.to_dense_pmf()._probs)
+            low, high = common.compute_self_convolve_bounds(probabilities, count, _TAIL)
+            size = high - low + 1
+        if size > _MOST_LOSSES:
+            raise ValueError(
+                f"The exact accounting of {count:,} compositions takes {size * _BYTES_A_LOSS / 2**30:,.0f} GiB, more "
+                f"than the {_MOST_LOSSES * _BYTES_A_LOSS / 2**30:.0f} GiB that it may: use a larger noise multiplier "
+                "or fewer iterations."
+            )
+    return one.self_compose(count, _TAIL)

@@ -1,0 +1,35 @@
+"""Laws to draw samples from, with their densities; and bounds for those that certificates draw from."""
+
+from minsep.accounting.importance.base import BoundedLaw, Law, shared, upward_values
+from minsep.accounting.importance.choice import best_law, law_from, law_in_words
+from minsep.accounting.importance.mixed import MixedLaw
+from minsep.accounting.importance.plain import PlainLaw
+from minsep.accounting.importance.shifted import ShiftedLaw, shifted_laws
+from minsep.accounting.importance.tangents import Tangent, add_bound, best_tangent, tangent_at, tangents
+from minsep.accounting.importance.tilted import TiltedLaw
+from minsep.accounting.importance.tuple_law import DEFAULT_MEMORY, TupleLaw, affordable
+from minsep.accounting.importance.weighted import WeightedLaw
+
+__all__ = [
+    "DEFAULT_MEMORY",
+    "BoundedLaw",
+    "Law",
+    "MixedLaw",
+    "PlainLaw",
+    "ShiftedLaw",
+    "Tangent",
+    "TiltedLaw",
+    "TupleLaw",
+    "WeightedLaw",
+    "add_bound",
+    "affordable",
+    "best_law",
+    "best_tangent",
+    "law_from",
+    "law_in_words",
+    "shared",
+    "shifted_laws",
+    "tangent_at",
+    "tangents",
+    "upward_values",
+]

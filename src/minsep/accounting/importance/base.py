@@ -1,0 +1,124 @@
+"""Laws to draw samples from: what an estimate needs, and what a certificate needs besides.
+
+A law P' answers for one direction with draws of (log R, log dP'/dQ), R = P/Q. The mean under P' of
+
+    remove:  X = (R - e^eps)+ / (dP'/dQ),          add:  X = (1 - e^eps R)+ / (dP'/dQ)
+
+is delta. A bounded law also has a proven bound W on X. docs/certified-sampling.md has the proofs.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from functools import lru_cache
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from minsep.accounting.directions import Direction
+from minsep.accounting.pairs import Pair
+from minsep.accounting.pairs.rounding import distance_of_draws, rounding_of
+from minsep.arrays import FloatArray
+from minsep.identity import Description
+from minsep.randomness import Key
+
+
+class Law(ABC):
+    """A law to draw from, for one direction, whose density against Q is known."""
+
+    pair: Pair
+    direction: Direction
+
+    @property
+    def samples_in_chunk(self) -> int:
+        """Number of samples drawn together."""
+        return self.pair.samples_in_chunk
+
+    @abstractmethod
+    def draw(self, key: Key, chunk: int) -> tuple[FloatArray, FloatArray]:
+        """Return log R and log dP'/dQ of the samples of a chunk."""
+
+
+class BoundedLaw(Law):
+    """A law with a proven bound on X, and values of X that no rounding makes too small."""
+
+    kind: ClassVar[str]
+    """The law's name in a certificate."""
+
+    # What the grid of the normals may move a logarithm by. The wider, the rarer a sample that is moved further.
+    grid: ClassVar[float] = 1e-4
+
+    @property
+    @abstractmethod
+    def power(self) -> int:
+        """How often a mean over participations stands in the density."""
+
+    @property
+    @abstractmethod
+    def scale(self) -> float:
+        """By how much the law moves a sample for each participation."""
+
+    @property
+    @abstractmethod
+    def log_constant(self) -> float:
+        """Logarithm of M, the normaliser of the density."""
+
+    @abstractmethod
+    def log_bound(self, epsilon: float) -> float:
+        """Return the logarithm of W, a bound on X."""
+
+    @abstractmethod
+    def describe(self) -> Description:
+        """Return the law as plain data: all that rebuilds it from its pair and direction."""
+
+    @property
+    def rounding(self) -> float:
+        """h: by how much logarithms may be off, because of rounding and because normals lie on a grid."""
+        return self.grid + rounding_of(self.pair, self.power, self.scale)
+
+    @property
+    def distance(self) -> float:
+        """Chance that a drawn sample is, in a coupling, not as good as one of the law it stands for."""
+        return distance_of_draws(self.pair, self.grid, self.power, self.scale)
+
+    def upward_bound(self, epsilon: float) -> float:
+        """Return a bound on the upward values."""
+        h = self.rounding
+        return math.exp(self.log_bound(epsilon - 2 * h) + (2 * self.power + 3) * h)
+
+    def draw_values(self, key: Key, chunk: int, epsilon: float) -> FloatArray:
+        """Return upward values of X at an epsilon, for the samples of a chunk."""
+        log_ratio, log_density = self.draw(key, chunk)
+        return upward_values(self.direction, self.power, log_ratio, log_density, epsilon, self.rounding)
+
+
+def upward_values(
+    direction: Direction, power: int, log_ratio: FloatArray, log_density: FloatArray, epsilon: float, h: float
+) -> FloatArray:
+    """Return values no smaller than X, whatever rounding by h did to the logarithms; NaN where these are not known."""
+    log_ratio = np.where(log_ratio < np.inf, log_ratio, np.nan)
+    log_density = np.where(log_density < np.inf, log_density, np.nan)
+    if direction == "remove":
+        up = log_ratio + h
+        log_front = up - log_density + (power + 1) * h
+        return np.where(up <= epsilon, 0.0, np.exp(log_front) * -np.expm1(np.minimum(epsilon - up, 0.0)))
+    gap = epsilon - h + log_ratio
+    return np.where(gap >= 0, 0.0, np.exp(-log_density + (power + 1) * h) * -np.expm1(np.minimum(gap, 0.0)))
+
+
+AnyLaw = TypeVar("AnyLaw", bound=Law)
+
+
+@lru_cache(maxsize=8)
+def _first_equal(law: Any) -> Any:
+    return law
+
+
+def shared(law: AnyLaw) -> AnyLaw:
+    """Return the first law that is equal to this one: its tables are made once in every process."""
+    found: AnyLaw = _first_equal(law)
+    return found
+
+
+def x_log_x(x: float) -> float:
+    """Return x log x, which is 0 at 0."""
+    return x * math.log(x) if x > 0 else 0.0

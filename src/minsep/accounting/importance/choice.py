@@ -1,0 +1,107 @@
+"""The choice of a law by its bound. It depends on no sample, so it costs nothing in the guarantee."""
+
+import math
+
+from scipy import optimize
+
+from minsep.accounting.directions import Direction
+from minsep.accounting.importance.base import BoundedLaw
+from minsep.accounting.importance.plain import PlainLaw
+from minsep.accounting.importance.shifted import ShiftedLaw, shifted_laws
+from minsep.accounting.importance.tilted import TiltedLaw
+from minsep.accounting.importance.tuple_law import DEFAULT_MEMORY, affordable
+from minsep.accounting.pairs import MinSepPair, Pair
+from minsep.identity import Description
+
+_SMALL = 1_000.0  # times the level: some ten thousand samples, not worth a longer search
+_MOST_COPIES = 12
+_LARGEST_TILT = 6.0
+
+
+def law_from(description: Description, pair: Pair, direction: Direction) -> BoundedLaw:
+    """Return the law that gave a description, for its pair and direction."""
+    match description:
+        case {"kind": "plain", **rest} if not rest:
+            return PlainLaw(pair, direction)
+        case {"kind": "tilted", "copies": int() as copies, "tilt": float() as tilt, **rest} if not rest:
+            if isinstance(pair, MinSepPair) and copies >= 1:
+                return TiltedLaw(pair, direction, copies, tilt)
+        case {
+            "kind": "shifted",
+            "tangent_distance": float() as distance,
+            "strength": float() as strength,
+            **rest,
+        } if not rest:
+            if isinstance(pair, MinSepPair) and direction == "add" and strength > 0:
+                return ShiftedLaw(pair, distance, strength)
+    raise ValueError(f"The law is {description!r}, but no such law is known for this mechanism.")
+
+
+def law_in_words(description: Description) -> str:
+    """Return a law in words, as in "samples of the mechanism itself".
+
+    >>> law_in_words({"kind": "tilted", "copies": 2, "tilt": 1.1})
+    'a tilted law (2 copies, tilt 1.1)'
+    """
+    match description:
+        case {"kind": "tilted", "copies": copies, "tilt": tilt}:
+            return f"a tilted law ({copies} cop{'y' if copies == 1 else 'ies'}, tilt {tilt:.3g})"
+        case {"kind": "shifted", "strength": strength}:
+            return f"noise moved along a tangent of log P/Q (strength {strength:.3g})"
+    return "the mechanism itself"
+
+
+def best_law(
+    pair: Pair, direction: Direction, epsilon: float, memory: int = DEFAULT_MEMORY, enough: float = 0.0
+) -> BoundedLaw:
+    """Return the law of least bound: tilted with the best (k, t) that fits into memory, or plain.
+
+    A bound of `enough` ends the search. The choice depends on no sample, so it costs nothing in the guarantee.
+    """
+    best: BoundedLaw = PlainLaw(pair, direction)
+    if not isinstance(pair, MinSepPair) or pair.upper_bound:
+        return best
+    least = 0.0
+    if direction == "add":
+        best = min([best, *shifted_laws(pair, epsilon)], key=lambda law: law.log_bound(epsilon))
+        least = best.log_bound(epsilon)
+        if math.exp(least) <= _SMALL * enough:
+            return best
+    previous = math.inf
+    lowest = 1.0 if direction == "remove" else 0.05
+    tilts = lowest, _LARGEST_TILT
+    for copies in range(1, _MOST_COPIES + 1):
+        if not affordable(pair, copies, memory):
+            break
+        candidate = _best_tilt(pair, direction, copies, epsilon, *tilts)
+        # With more copies the best tilt is smaller, and not by much.
+        tilts = max(0.6 * abs(candidate.tilt), lowest), max(1.1 * abs(candidate.tilt), 1.5 * lowest)
+        bound = candidate.log_bound(epsilon)
+        if bound >= previous and copies > 2:
+            break
+        previous = bound
+        if bound < least:
+            best, least = candidate, bound
+        if math.exp(least) <= enough:
+            break
+    return best
+
+
+def _best_tilt(
+    pair: MinSepPair, direction: Direction, copies: int, epsilon: float, lowest: float, highest: float
+) -> TiltedLaw:
+    sign = 1.0 if direction == "remove" else -1.0
+
+    def bound(tilt: float) -> float:
+        if copies * tilt <= 1 and direction == "remove":
+            return 0.0
+        value = TiltedLaw(pair, direction, copies, sign * tilt).log_bound(epsilon)
+        return value if math.isfinite(value) else 1e300
+
+    # The bound is flat around its minimum: a coarse search does.
+    tolerance = 0.04 * (highest - lowest) if highest < _LARGEST_TILT else 0.02
+    found = optimize.minimize_scalar(bound, bounds=(lowest, highest), method="bounded", options={"xatol": tolerance})
+    tilt = float(found.x)
+    if direction == "remove" and copies > 1 and lowest == 1.0 and bound(1.0) <= float(found.fun):
+        tilt = 1.0
+    return TiltedLaw(pair, direction, copies, sign * round(tilt, 4))

@@ -1,0 +1,103 @@
+"""Q moved along a tangent of log P/Q, for the direction `add`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import optimize
+
+from minsep.accounting.directions import Direction
+from minsep.accounting.importance.base import BoundedLaw, x_log_x
+from minsep.accounting.importance.tangents import Tangent, tangent_at, tangents
+from minsep.accounting.pairs import MinSepPair
+from minsep.accounting.pairs.rounding import distance_of_draws, rounding_of, rounding_of_inner_product
+from minsep.arrays import FloatArray
+from minsep.identity import Description
+from minsep.randomness import Key
+
+_MOST_STRENGTH = 100.0
+
+
+@dataclass(frozen=True)
+class ShiftedLaw(BoundedLaw):
+    """Q moved to where P/Q is small, along a tangent of log P/Q: for `add` alone.
+
+    The density is exp(-a <g, y> - (a s)^2/2), and P/Q is at least e^m e^<g, y>, so X is bounded: see `tangents`.
+    """
+
+    pair: MinSepPair
+    tangent_distance: float
+    """Where the tangent touches, in standard deviations of the noise from 0."""
+    strength: float
+    """a: how far Q is moved against the gradient, in units of the variance."""
+    direction: Direction = "add"
+    kind = "shifted"
+
+    @property
+    def power(self) -> int:
+        """0: no mean over participations stands in the density."""
+        return 0
+
+    @property
+    def scale(self) -> float:
+        """How far Q is moved, in units of the variance times the gradient."""
+        return -self.strength
+
+    @property
+    def log_constant(self) -> float:
+        """Logarithm of the normalising constant of the density."""
+        return (self.strength * self.tangent.deviation) ** 2 / 2
+
+    @property
+    def rounding(self) -> float:
+        """h: the error of log R, and that of one inner product."""
+        along = self.strength * self.tangent.deviation
+        return self.grid + rounding_of(self.pair) + rounding_of_inner_product(self.pair, along)
+
+    @property
+    def distance(self) -> float:
+        """Chance that a drawn sample is not as good; it is moved in its own density as well."""
+        return distance_of_draws(self.pair, self.grid, 0, self.strength)
+
+    @cached_property
+    def tangent(self) -> Tangent:
+        """The tangent that bounds P/Q from below."""
+        tangent = tangent_at(self.pair, self.tangent_distance)
+        if tangent is None:
+            raise ValueError(f"tangent_distance is {self.tangent_distance!r}, but no tangent is known there.")
+        return tangent
+
+    def draw(self, key: Key, chunk: int) -> tuple[FloatArray, FloatArray]:
+        """Return log R and log dP'/dQ of the samples of a chunk."""
+        n, gradient = self.pair.strategy.iterations, self.tangent.gradient
+        rows = self.pair.noise(key.derive(self.direction), chunk)
+        both = rows[:, : 2 * n].reshape(rows.shape[0], n, 2)  # two samples a row, in turn
+        both -= (self.strength * self.pair.noise_multiplier**2 * gradient)[:, None].astype(rows.dtype)
+        along = np.einsum("rik,i->rk", both, gradient).ravel()
+        log_ratio = self.pair.log_ratios_of_scores(self.pair.filter.scores(rows))
+        return log_ratio, -self.strength * along - self.log_constant
+
+    def log_bound(self, epsilon: float) -> float:
+        """Return the logarithm of W, the largest possible X."""
+        return _log_bound(self.tangent, self.strength, epsilon)
+
+    def describe(self) -> Description:
+        """Return the law as plain data."""
+        return {"kind": self.kind, "tangent_distance": self.tangent_distance, "strength": self.strength}
+
+
+def shifted_laws(pair: MinSepPair, epsilon: float) -> Iterator[ShiftedLaw]:
+    """Yield a shifted law for every tangent, with the strength of least bound."""
+    for tangent in tangents(pair):
+
+        def log_bound(strength: float, tangent: Tangent = tangent) -> float:
+            return _log_bound(tangent, strength, epsilon)
+
+        found = optimize.minimize_scalar(log_bound, bounds=(0.01, _MOST_STRENGTH), method="bounded")
+        yield ShiftedLaw(pair, tangent.distance, round(float(found.x), 4))
+
+
+def _log_bound(tangent: Tangent, strength: float, epsilon: float) -> float:
+    grown = (strength * tangent.deviation) ** 2 / 2
+    return grown - strength * (tangent.constant + epsilon) + x_log_x(strength) - x_log_x(1 + strength)

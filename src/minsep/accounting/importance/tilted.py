@@ -1,0 +1,83 @@
+"""The Renyi-tilted law: the one that certificates draw from."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from minsep.accounting.directions import Direction
+from minsep.accounting.importance.base import BoundedLaw, x_log_x
+from minsep.accounting.importance.tuple_law import TupleLaw
+from minsep.accounting.pairs import MinSepPair
+from minsep.arrays import FloatArray, Rows
+from minsep.identity import Description
+from minsep.randomness import Key
+
+
+@dataclass(frozen=True)
+class TiltedLaw(BoundedLaw):
+    """The Renyi-tilted law dP'/dQ = F_t^k / M with F_t = E_x exp(t l_x): k copies, scale t.
+
+    `tilt` is t: at least 1 for `remove` and negative for `add`; the order is k |t|.
+    """
+
+    pair: MinSepPair
+    direction: Direction
+    copies: int
+    tilt: float
+    kind = "tilted"
+
+    def __post_init__(self) -> None:
+        if self.pair.upper_bound:
+            raise ValueError(
+                f"bands is {self.pair.strategy.bands}, but a tilted law needs at most min_sep = {self.pair.min_sep}."
+            )
+        if (self.direction == "remove" and self.tilt < 1) or (self.direction == "add" and self.tilt >= 0):
+            raise ValueError(f"tilt is {self.tilt}, but it must be at least 1 for `remove` and below 0 for `add`.")
+
+    @property
+    def power(self) -> int:
+        """k: the number of copies."""
+        return self.copies
+
+    @property
+    def scale(self) -> float:
+        """t: the tilt."""
+        return self.tilt
+
+    @cached_property
+    def law(self) -> TupleLaw:
+        """Law of the tuples whose columns, t times, are the means of the law's normals."""
+        t, variance = self.tilt, self.pair.noise_multiplier**2
+        return TupleLaw(self.pair, self.copies, (t * t - t) / (2 * variance), t * t / variance)
+
+    @property
+    def log_constant(self) -> float:
+        """Logarithm of M: the total weight of all tuples."""
+        return self.law.log_constant
+
+    def log_bound(self, epsilon: float) -> float:
+        """Return log M + the largest log of (R - e^eps) R^-a, or of (1 - e^eps R) R^a, a the order."""
+        a = self.copies * abs(self.tilt)
+        if self.direction == "remove":
+            return self.log_constant - (a - 1) * epsilon + x_log_x(a - 1) - x_log_x(a)
+        return self.log_constant - a * epsilon + x_log_x(a) - x_log_x(a + 1)
+
+    def draw(self, key: Key, chunk: int) -> tuple[FloatArray, FloatArray]:
+        """Return log R and log dP'/dQ of the samples of a chunk."""
+        scores = self.draw_scores(key, chunk)
+        log_ratio = self.pair.log_ratios_of_scores(scores)
+        return log_ratio, self.log_density(scores, log_ratio)
+
+    def draw_scores(self, key: Key, chunk: int) -> Rows:
+        """Return the scores of the samples of a chunk."""
+        key = key.derive(self.direction)
+        samples, times, weights = self.law.draw(key, chunk)
+        return self.pair.filter.scores(self.pair.moved_noise(key, chunk, samples, times, self.tilt * weights))
+
+    def log_density(self, scores: Rows, log_ratio: FloatArray) -> FloatArray:
+        """Return log dP'/dQ of samples, by their scores and log R."""
+        log_mean = log_ratio if self.tilt == 1.0 else self.pair.log_means(scores, self.tilt, self.tilt)
+        return self.copies * log_mean - self.log_constant
+
+    def describe(self) -> Description:
+        """Return the law as plain data."""
+        return {"kind": self.kind, "copies": self.copies, "tilt": self.tilt}

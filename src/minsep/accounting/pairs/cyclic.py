@@ -1,0 +1,56 @@
+"""Cyclic Poisson and balls-in-bins sampling: a mean over the phases of an example."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from minsep.accounting.pairs.base import ParticipationPair
+from minsep.accounting.pairs.kernels import cyclic_log_ratios
+from minsep.arrays import FloatArray, Rows
+from minsep.participation.renewal import RenewalLaw
+
+
+@dataclass(frozen=True)
+class CyclicPair(ParticipationPair):
+    """Cyclic Poisson sampling with a uniform phase that the adversary does not know; `bands <= cycle`."""
+
+    prob: float = 1.0
+    cycle: int = 1
+
+    @property
+    def law(self) -> RenewalLaw:
+        """Law of the participation times: a uniform phase, and whole cycles between."""
+        return RenewalLaw.cyclic(self.prob, self.cycle)
+
+    @property
+    def no_participation(self) -> float:
+        """Probability that the example never takes part."""
+        turns, longer = divmod(self.strategy.iterations, self.cycle)
+        miss = 1 - self.prob
+        return (longer * miss ** (turns + 1) + (self.cycle - longer) * miss**turns) / self.cycle
+
+    def log_ratios_of_scores(self, scores: Rows) -> FloatArray:
+        """Return log P/Q of samples by their scores."""
+        offsets = math.log(self.prob) - self.half_norms
+        ratios: FloatArray = cyclic_log_ratios(scores, offsets, self.law.log_miss, self.cycle, self._overlaps)
+        return ratios
+
+    @cached_property
+    def _overlaps(self) -> FloatArray:
+        """Minus what columns of one participation vector have in common, over the variance, for each phase."""
+        return np.zeros(min(self.cycle, self.strategy.iterations))
+
+
+@dataclass(frozen=True)
+class BallsInBinsPair(CyclicPair):
+    """Balls-in-bins sampling, exact with any strategy: there is one participation vector for each phase."""
+
+    @cached_property
+    def _overlaps(self) -> FloatArray:
+        shared = np.zeros(min(self.cycle, self.strategy.iterations))
+        for lag in range(self.cycle, self.strategy.bands, self.cycle):
+            products = self.strategy.gram(lag)
+            np.add.at(shared, np.arange(products.size) % self.cycle, products)
+        return -shared / self.noise_multiplier**2

@@ -1,0 +1,117 @@
+"""b-min-sep participation: the main recursion of the paper, and its corollary for the warm start."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from minsep.accounting.pairs.base import ParticipationPair
+from minsep.accounting.pairs.kernels import MODERATE_DECAY, MODERATE_GAIN, add_multiplicities, min_sep_log_ratios
+from minsep.arrays import FloatArray, IntegerArray, Rows
+from minsep.participation.renewal import RenewalLaw
+from minsep.randomness import Key, KeyedWords
+from minsep.randomness.variates import uniforms
+
+
+@dataclass(frozen=True)
+class MinSepPair(ParticipationPair):
+    """b-min-sep participation (the main recursion of the paper, and its corollary for the warm start).
+
+    With `group` > 1 the example stands for a user whose `group` examples are each sampled with probability `prob`
+    (cold start only). Poisson sampling is `min_sep=1`. Exact when `bands <= min_sep`; otherwise the r-min-sep
+    recursion of the paper's appendix, an upper bound.
+    """
+
+    prob: float = 1.0
+    min_sep: int = 1
+    warm: bool = False
+    group: int = 1
+
+    def __post_init__(self) -> None:
+        if self.warm and self.group > 1:
+            raise ValueError(f"group is {self.group}, but a warm start is known for single examples only.")
+
+    @property
+    def log_miss(self) -> float:
+        """Logarithm of the probability that nobody of the group is sampled in an iteration."""
+        return self.group * log_miss_of(self.prob)
+
+    @property
+    def columns_moved(self) -> int:
+        """All examples of the group may take part together."""
+        return self.group
+
+    def takes_logarithms(self, largest_gain: float) -> bool:
+        """Whether gains are so large, or waits so long, that the recursion may work with logarithms."""
+        wait = -self.law.gap * self.law.log_miss
+        return self.law.prob >= 1 or largest_gain > MODERATE_GAIN or wait > MODERATE_DECAY
+
+    @property
+    def upper_bound(self) -> bool:
+        """Whether columns of two participations may overlap: the recursion leaves their inner products out."""
+        return self.strategy.bands > self.min_sep
+
+    @property
+    def law(self) -> RenewalLaw:
+        """Law of the times at which at least one example of the group takes part."""
+        hit = -math.expm1(self.group * log_miss_of(self.prob))
+        return RenewalLaw.min_sep(hit, self.min_sep, self.warm)
+
+    @property
+    def no_participation(self) -> float:
+        """Probability that the example never takes part."""
+        n, b = self.strategy.iterations, self.min_sep
+        miss = 1 - self.law.prob
+        if not self.warm:
+            return float(miss**n)
+        soon = min(b - 1, n)  # barred for longer than the run means never taking part
+        barred = float((miss ** (n - np.arange(1.0, soon + 1))).sum()) + (b - 1 - soon)
+        return float((miss**n + self.prob * barred) / (1 + (b - 1) * self.prob))
+
+    def log_ratios_of_scores(self, scores: Rows) -> FloatArray:
+        """Return log P/Q of samples by their scores."""
+        return self.log_means(scores, 1.0, 1.0)
+
+    def log_means(self, scores: Rows, linear: float, quadratic: float, weight: float = 1.0) -> FloatArray:
+        """Return log E_x of weight^|x| exp(linear <C x, y>/s2 - quadratic |C x|^2/(2 s2)): log P/Q when all are 1."""
+        log_miss = self.log_miss
+        if self.group > 1:
+            several = linear * scores.astype(np.float64)
+            add_multiplicities(several, quadratic * self.half_norms, self.log_multiplicities + math.log(weight))
+            return min_sep_log_ratios(several, np.zeros(self.half_norms.size), log_miss, self.min_sep, self.warm)
+        offsets = math.log(self.prob * weight) - quadratic * self.half_norms
+        gains = scores if linear == 1.0 else scores * scores.dtype.type(linear)
+        return min_sep_log_ratios(gains, offsets, log_miss, self.min_sep, self.warm)
+
+    def moved_noise(
+        self, key: Key, chunk: int, samples: IntegerArray, times: IntegerArray, weights: FloatArray
+    ) -> Rows:
+        """Return a chunk of noise, with columns added."""
+        rows = self.noise(key, chunk)
+        self.filter.add_columns(rows, samples, times, weights)
+        return rows
+
+    def multiplicities(self, count: int, key: Key, chunk: int) -> FloatArray:
+        """Return how many examples of the group take part in each participation."""
+        cumulative = np.cumsum(np.exp(self.log_multiplicities))
+        uniform = uniforms(KeyedWords(key.derive("weights")).take(chunk, count))
+        extra = np.searchsorted(cumulative[:-1], uniform * cumulative[-1], side="right")
+        return np.asarray(1.0 + extra)
+
+    @cached_property
+    def log_multiplicities(self) -> FloatArray:
+        """Logarithms of Pr[Binomial(group, prob) = j] for j = 1, ..., group."""
+        j = np.arange(1, self.group + 1)
+        log_ways = np.array([math.log(math.comb(self.group, int(k))) for k in j])
+        return np.asarray(log_ways + j * math.log(self.prob) + _times_log_miss(self.group - j, self.prob))
+
+
+def log_miss_of(prob: float) -> float:
+    """Return log(1 - prob)."""
+    return math.log1p(-prob) if prob < 1 else -math.inf
+
+
+def _times_log_miss(counts: IntegerArray, prob: float) -> FloatArray:
+    """Return counts * log(1 - prob), with 0 * -inf = 0."""
+    return np.where(counts > 0, counts * log_miss_of(prob), 0.0) if prob < 1 else np.where(counts > 0, -np.inf, 0.0)

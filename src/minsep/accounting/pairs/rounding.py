@@ -1,0 +1,84 @@
+"""How far a computed log likelihood ratio can be from the true one, and drawn samples from the law they stand for.
+
+docs/certified-sampling.md, section 5, derives both.
+"""
+
+import math
+
+from minsep.accounting.pairs.base import Pair
+from minsep.accounting.pairs.filters import DIRECT_BANDS
+from minsep.strategy.toeplitz import Toeplitz
+
+_UNIT = 2.0**-53
+_LEAST = 1e-6
+_ROOM = 2.0
+_LARGEST_NORMAL = 8.6
+_A_STEP, _A_TABLE_STEP = 40.0, 20.0
+
+
+def rounding_of(pair: Pair, copies: int = 1, scale: float = 1.0) -> float:
+    """Return h, a bound on the errors of ln R and ln F at any sample that is drawn, and of ln M.
+
+    `copies` and `scale` are those of a tilted law. It is 1e-6 in all but extreme settings: tiny noise, long runs.
+
+    >>> from minsep import BandedToeplitz
+    >>> from minsep.accounting.pairs import MinSepPair
+    >>> strategy = BandedToeplitz.optimal(iterations=1000, bands=8)
+    >>> rounding_of(MinSepPair(strategy, 0.5, prob=0.01, min_sep=8), copies=2, scale=1.1)
+    1e-06
+    >>> rounding_of(MinSepPair(strategy, 1e-5, prob=0.01, min_sep=8)) > 1e-3
+    True
+    """
+    strategy, sigma = pair.strategy, pair.noise_multiplier
+    n, gap = strategy.iterations, pair.law.gap
+    turns = -(-n // gap)
+    moved = max(abs(scale), 1.0) * pair.columns_moved
+    moved_by_all = moved * max(copies, 1)
+    # What a column meets: noise, and of each participation vector two columns, or all where they overlap.
+    near = 2 if strategy.bands <= gap else turns
+    within_reach = _LARGEST_NORMAL * sigma * math.sqrt(strategy.bands) + moved_by_all * near
+    whole = _LARGEST_NORMAL * sigma * math.sqrt(n) + moved_by_all * (
+        math.sqrt(turns) if strategy.bands <= gap else turns
+    )
+    largest_gain = (moved * within_reach + moved**2 / 2) / sigma**2
+    if not isinstance(strategy, Toeplitz):
+        error_of_score = (n + 2) * whole
+    elif strategy.bands <= DIRECT_BANDS:
+        error_of_score = (strategy.bands + 2) * within_reach
+    else:
+        error_of_score = 8 * math.log2(2 * (n + strategy.bands)) * whole
+    a_step = _A_STEP + (turns * largest_gain if pair.takes_logarithms(largest_gain) else 0.0)
+    of_ratio = turns * (moved * error_of_score / sigma**2 + 2 * largest_gain) + n * a_step
+    of_table = n * (_A_TABLE_STEP + (moved_by_all / sigma) ** 2) if copies > 1 else 0.0
+    return max(_LEAST, _ROOM * _UNIT * (of_ratio + of_table))
+
+
+def rounding_of_inner_product(pair: Pair, deviation: float) -> float:
+    """Return a bound on the error of an inner product with a sample that was moved by so many standard deviations.
+
+    Under the noise alone the inner product has the same standard deviation.
+    """
+    n = pair.strategy.iterations
+    return _ROOM * _UNIT * n * deviation * (_LARGEST_NORMAL * math.sqrt(n) + deviation)
+
+
+def distance_of_draws(pair: Pair, grid: float, copies: int = 1, scale: float = 1.0) -> float:
+    """Return with which probability a drawn sample is, in a coupling, not as good as one of the law it stands for.
+
+    As good means that ln R and ln F are within `grid` of theirs: drawn normals lie on a grid, and true ones beside it.
+
+    >>> from minsep import BandedToeplitz
+    >>> from minsep.accounting.pairs import MinSepPair
+    >>> strategy = BandedToeplitz.optimal(iterations=7200, bands=256)
+    >>> distance_of_draws(MinSepPair(strategy, 0.45, prob=0.0001, min_sep=256, warm=True), 1e-4, 2, 1.1) < 1e-7
+    True
+    """
+    n, gap = pair.strategy.iterations, pair.law.gap
+    turns = -(-n // gap)
+    overlapping = 1 if pair.strategy.bands <= gap else turns
+    # How far the normals of a sample may be moved in all, in standard deviations.
+    room = grid * pair.noise_multiplier / (max(abs(scale), 1.0) * pair.columns_moved * overlapping)
+    of_normals = n * 2.0**-52 / room + (100 * n * 2.0**-53 / room) ** 4
+    starts = math.comb(min(gap, n) - 1 + max(copies, 1), max(copies, 1))
+    of_participations = (max(copies, 1) * (turns + 2) * (n + 2) + starts + 64 * n) * 2.0**-52
+    return min(of_normals + of_participations + pair.error_of_other_draws, 1.0)

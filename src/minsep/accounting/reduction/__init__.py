@@ -1,0 +1,7 @@
+"""Closed forms that take a part of delta off before anything is tested: truncation, and separations beyond the run."""
+
+from minsep.accounting.reduction.base import Reduction, Shift
+from minsep.accounting.reduction.long_separations import shift_of, shortened
+from minsep.accounting.reduction.reduce import best_reduction, reduction_for, unreduced
+
+__all__ = ["Reduction", "Shift", "best_reduction", "reduction_for", "shift_of", "shortened", "unreduced"]

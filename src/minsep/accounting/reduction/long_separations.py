@@ -1,0 +1,48 @@
+"""Separations longer than the run: nobody comes back, so a shorter one says as much.
+
+With b > n the recursion of a warm start reads f = 1 for all starts beyond the run, so
+
+    R_b = share R_n + 1 - share,      share = (1 + (n - 1) p) / (1 + (b - 1) p),
+
+where R_n is that of separation n: with probability 1 - share the example never takes part. Hence
+
+    remove:  E_Q (R_b - e^eps)+ = share E_Q (R_n - e^eps')+,       e^eps' = 1 + (e^eps - 1)/share
+    add:     E_Q (1 - e^eps R_b)+ = c E_Q (1 - e^eps' R_n)+,       c = 1 - e^eps (1 - share),  e^eps' = e^eps share/c,
+
+and `add` is 0 where c is not positive. A cold start is that of separation n as it is.
+"""
+
+import math
+from dataclasses import replace
+
+from minsep.accounting.directions import Direction
+from minsep.accounting.pairs import MinSepPair, Pair
+from minsep.accounting.reduction.base import Shift
+
+
+def shortened(pair: Pair) -> tuple[Pair, float]:
+    """Return a pair whose separation is at most the run, and the share of it in the pair that is given.
+
+    >>> from minsep import BandedToeplitz
+    >>> identity = BandedToeplitz.identity(iterations=10)
+    >>> short, share = shortened(MinSepPair(identity, 1.0, prob=0.5, min_sep=100, warm=True))
+    >>> short.min_sep, round(share, 4)
+    (10, 0.1089)
+    """
+    n = pair.strategy.iterations
+    if not isinstance(pair, MinSepPair) or pair.min_sep <= n:
+        return pair, 1.0
+    share = (1 + (n - 1) * pair.prob) / (1 + (pair.min_sep - 1) * pair.prob) if pair.warm else 1.0
+    return replace(pair, min_sep=n), share
+
+
+def shift_of(share: float, epsilon: float, direction: Direction) -> Shift:
+    """Return at which epsilon, and with which factor, the shorter pair has the delta of the longer one."""
+    if share == 1:
+        return Shift(epsilon)
+    if direction == "remove":
+        return Shift(math.log1p(math.expm1(epsilon) / share), factor=share)
+    factor = math.exp(epsilon) * share - math.expm1(epsilon)
+    if factor <= 0:
+        return Shift(epsilon, vanishes=True)
+    return Shift(epsilon + math.log(share / factor), factor=factor)

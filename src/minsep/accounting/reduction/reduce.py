@@ -1,0 +1,59 @@
+"""The reductions of a mechanism, and the best of them."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from minsep.accounting.directions import Direction
+from minsep.accounting.reduction.base import Reduction, Shift
+from minsep.accounting.reduction.long_separations import shift_of, shortened
+from minsep.accounting.reduction.truncation_bounds import truncation_bounds
+from minsep.accounting.schemes import min_sep_form, pair_of
+from minsep.mechanism import Mechanism
+
+
+def best_reduction(mechanism: Mechanism, epsilon: float, level: float, direction: Direction) -> Reduction:
+    """Return the reduction that leaves most of a level.
+
+    A truncation has a closed form that leaves the pair as it was; where that is not known, or leaves nothing of the
+    level, the pair is that of the paper's recursions given the others' batch sizes.
+    """
+    found = _closed_forms(mechanism, epsilon, direction)
+    best = max(found, key=lambda reduction: reduction.shift.level(level), default=None)
+    return best if best is not None and best.shift.level(level) > 0 else _as_it_is(mechanism, epsilon, direction)
+
+
+def reduction_for(mechanism: Mechanism, epsilon: float, direction: Direction, rounds: int | None) -> Reduction:
+    """Return the reduction that allows for so many rounds of cut batches; None is the mechanism as it is."""
+    if rounds is None:
+        return _as_it_is(mechanism, epsilon, direction)
+    for reduction in _closed_forms(mechanism, epsilon, direction):
+        if reduction.shift.rounds == rounds:
+            return reduction
+    raise ValueError(f"truncation_rounds is {rounds!r}, but no bound on the cuts of this mechanism has so many.")
+
+
+def _as_it_is(mechanism: Mechanism, epsilon: float, direction: Direction) -> Reduction:
+    """Return the mechanism's own pair, with its truncation if it has one."""
+    pair, share = shortened(pair_of(mechanism, np.float64))
+    return Reduction(pair, shift_of(share, epsilon, direction))
+
+
+def unreduced(mechanism: Mechanism, epsilon: float) -> Reduction:
+    """Return the mechanism's own pair, with nothing taken off."""
+    return Reduction(pair_of(mechanism, np.float64), Shift(epsilon))
+
+
+def _closed_forms(mechanism: Mechanism, epsilon: float, direction: Direction) -> list[Reduction]:
+    """Return the reductions to the mechanism without its truncation."""
+    scheme = min_sep_form(mechanism.scheme)
+    if mechanism.truncation is None or scheme is None:
+        return []
+    whole = pair_of(replace(mechanism, scheme=scheme, truncation=None), np.float64)
+    if whole.upper_bound:
+        return []
+    short, share = shortened(whole)
+    bounds = truncation_bounds(
+        scheme, mechanism.iterations, mechanism.truncation, direction, epsilon, whole.no_participation
+    )
+    return [Reduction(short, bound.after(shift_of(share, bound.epsilon, direction))) for bound in bounds]

@@ -1,0 +1,85 @@
+"""A test by betting that the mean of bounded values lies below a level: valid at every sample size.
+
+Under the null hypothesis E[X] >= level, with X in [0, W], the product of 1 + c (level - X)/(W - level) is a
+non-negative supermartingale for every c in (0, 1), and so is an average of such products. By Ville's inequality it ever
+reaches 1/q with probability at most q.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp
+
+from minsep.accounting.sequential.verifier import Verifier
+from minsep.arrays import FloatArray
+
+# A fixed grid: small bets for values that spread, bets near 1 for values that are almost always 0.
+_BETS = np.concatenate([np.geomspace(0.002, 0.3, 12), np.linspace(0.35, 0.95, 13), [0.97, 0.99]])
+_SLACK = 1e-9
+
+
+@dataclass(frozen=True)
+class Wealth:
+    """What the bets of a test have come to so far.
+
+    >>> wealth = Wealth.start(level=0.01, bound=1.0).after(np.zeros(2000))
+    >>> wealth.log_wealth > math.log(1 / 1e-6)
+    True
+    >>> Wealth.start(level=0.01, bound=1.0).after(np.full(2000, 0.02)).log_wealth < 0
+    True
+    """
+
+    level: float
+    bound: float
+    logs: FloatArray
+    samples: int
+    broken: str = ""
+
+    @classmethod
+    def start(cls, level: float, bound: float) -> "Wealth":
+        """Return the wealth before any bet, for a level below the bound."""
+        if not 0 < level < bound < math.inf:
+            raise ValueError(f"level is {level:g}, but a test needs 0 < level < bound = {bound:g}.")
+        return cls(level, bound, np.zeros(_BETS.size), 0)
+
+    def after(self, values: FloatArray) -> "Wealth":
+        """Return the wealth after more values, in their order."""
+        if self.broken:
+            return self
+        problem = ""
+        if not np.isfinite(values).all() or (values < 0).any():
+            problem = "a value of the test was not a finite number of at least 0"
+        elif (values > self.bound * (1 + _SLACK)).any():
+            problem = "a value of the test exceeded its proven bound"
+        gains = (self.level - np.minimum(values, self.bound)) / (self.bound - self.level)
+        logs = self.logs + np.log1p(_BETS[:, None] * gains).sum(axis=1) if not problem else self.logs
+        return Wealth(self.level, self.bound, logs, self.samples + values.size, problem)
+
+    @property
+    def cost_of_choice(self) -> float:
+        """What not knowing the best bet beforehand takes from the logarithm of the wealth, at most."""
+        return math.log(_BETS.size)
+
+    @property
+    def log_wealth(self) -> float:
+        """Logarithm of the average wealth of all bets; minus infinity after a value that cannot be."""
+        return -math.inf if self.broken else float(logsumexp(self.logs) - math.log(_BETS.size))
+
+
+@dataclass(frozen=True)
+class BettingVerifier(Verifier):
+    """A test that passes as soon as its wealth is 1/`false_pass_probability`."""
+
+    limit: int | None = None
+    kind = "betting"
+
+    @property
+    def max_samples(self) -> int | None:
+        """Most samples of a direction, where the caller said so."""
+        return self.limit
+
+    @property
+    def target(self) -> float:
+        """Logarithm of the wealth that passes."""
+        return -math.log(self.false_pass_probability)

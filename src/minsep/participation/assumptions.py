@@ -1,0 +1,15 @@
+"""What the accounting of a scheme takes for granted."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """Something that is not proven.
+
+    - `name` stays the same for ever: certificates are compared by it.
+    - `sentence` says it in words, which may improve.
+    """
+
+    name: str
+    sentence: str

@@ -1,0 +1,111 @@
+"""Sampling schemes: public descriptions of how often, and how far apart, an example takes part."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Literal
+
+from minsep import _validation as validate
+from minsep.identity import Described, Description
+from minsep.participation.assumptions import Assumption
+from minsep.participation.renewal import RenewalLaw
+from minsep.participation.stream import BatchStream, RenewalBatchStream
+from minsep.participation.truncation import Truncation
+from minsep.randomness import Key
+
+# Kernels multiply a number of iterations by an index in 64 bits.
+MOST_ITERATIONS = 2**31 - 1
+
+# Rates that meet b * rate = 1 up to rounding mean exactly that.
+ROUNDING = 1e-12
+
+_KINDS: dict[str, type["Scheme"]] = {}
+
+
+class Scheme(Described):
+    """How examples come to take part.
+
+    A scheme is public. What is not, the size of the dataset and the randomness, is passed to `Mechanism.batches`.
+    A subclass that names its `kind` can be read from its description.
+    """
+
+    kind: ClassVar[str]
+    """The scheme's name in descriptions and on the command line."""
+
+    unit: ClassVar[Literal["example", "user"]] = "example"
+    """Whose privacy is accounted for."""
+
+    rate: float
+    """Expected fraction of the iterations in which an example takes part (p0)."""
+
+    sampling_prob: float
+    """Probability of taking part in an iteration in which the example is available (p)."""
+
+    min_sep: int
+    """Number of iterations from one participation to the next, at least (b)."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "kind" in vars(cls):
+            _KINDS[cls.kind] = cls
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The scheme with its parameters, in words."""
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What the accounting of the scheme takes for granted: nothing, unless a scheme says otherwise."""
+        return ()
+
+    @abstractmethod
+    def batches(
+        self, iterations: int, num_examples: int, key: Key, truncation: Truncation | None, fingerprint: str
+    ) -> BatchStream:
+        """Return the stream of batches, as `Mechanism.batches` does, for a mechanism with this fingerprint."""
+
+    def check_iterations(self, iterations: int) -> None:
+        """Refuse a number of iterations that the scheme cannot serve."""
+
+    def expected_batch_size(self, num_examples: int) -> float:
+        """Return the mean number of examples in a batch.
+
+        >>> import minsep
+        >>> minsep.MinSep(rate=512 / 60_000, min_sep=16).expected_batch_size(60_000)
+        512.0
+        """
+        return self.rate * validate.integer(num_examples=num_examples, at_least=1)
+
+
+class IndependentScheme(Scheme):
+    """A scheme in which every example takes part independently of the others, by one law."""
+
+    @property
+    @abstractmethod
+    def law(self) -> RenewalLaw:
+        """Law of one example's participation times."""
+
+    def batches(
+        self, iterations: int, num_examples: int, key: Key, truncation: Truncation | None, fingerprint: str
+    ) -> BatchStream:
+        """Return the stream of batches, as `Mechanism.batches` does, for a mechanism with this fingerprint."""
+        return RenewalBatchStream(self.law, iterations, num_examples, key, truncation, fingerprint)
+
+
+def check_feasible(rate: float, **separation: int) -> None:
+    """Refuse a rate that is too large for a separation."""
+    ((name, value),) = separation.items()
+    if rate * value > 1 + ROUNDING:
+        raise ValueError(f"rate is {rate:g}, but with {name} {value} it must be at most 1/{value} = {1 / value:g}.")
+
+
+def scheme_from(description: Description) -> Scheme:
+    """Return the scheme that gave a description.
+
+    >>> scheme_from({"kind": "poisson", "rate": 0.5})
+    Poisson(rate=0.5)
+    """
+    parameters = dict(description)
+    kind = parameters.pop("kind", None)
+    if kind not in _KINDS:
+        raise ValueError(f"The scheme is of kind {kind!r}, but known are {', '.join(_KINDS)}.")
+    return _KINDS[kind](**parameters)

@@ -1,0 +1,139 @@
+"""The schemes that a plan tries, each with the separations that make sense for it."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from minsep.participation import BallsInBins, CyclicPoisson, MinSep, Poisson, Scheme
+from minsep.planning.task import Task
+
+
+@dataclass(frozen=True)
+class Family(ABC):
+    """One scheme with all of its separations."""
+
+    kind: ClassVar[str]
+    words: ClassVar[str]
+    """The scheme without its separation, in words."""
+
+    def bands(self, max_bands: int) -> list[int]:
+        """Return the numbers of bands to try."""
+        return doubling(1, max_bands)
+
+    @abstractmethod
+    def separations(self, task: Task, bands: int, min_sep: int | None, with_bins: bool) -> list[int]:
+        """Return the separations to try; `min_sep` is the one requested, `with_bins` whether balls-in-bins is tried."""
+
+    @abstractmethod
+    def scheme(self, task: Task, separation: int) -> Scheme:
+        """Return the scheme for a task."""
+
+    @abstractmethod
+    def name(self, separation: int) -> str:
+        """Return the scheme with a separation, in words, whether it can be run or not."""
+
+
+class PoissonFamily(Family):
+    """DP-SGD."""
+
+    kind = Poisson.kind
+    words = "DP-SGD, Poisson sampling"
+
+    def bands(self, max_bands: int) -> list[int]:
+        """Return 1: more bands need a separation."""
+        return [1]
+
+    def separations(self, task: Task, bands: int, min_sep: int | None, with_bins: bool) -> list[int]:
+        """Return 1."""
+        return [1]
+
+    def scheme(self, task: Task, separation: int) -> Scheme:
+        """Return the scheme for a task."""
+        return Poisson(task.rate)
+
+    def name(self, separation: int) -> str:
+        """Return the scheme in words."""
+        return Poisson.in_words(separation)
+
+
+class CyclicPoissonFamily(Family):
+    """Cyclic Poisson sampling, in as many parts as there are bands."""
+
+    kind = CyclicPoisson.kind
+    words = "cyclic Poisson"
+
+    def separations(self, task: Task, bands: int, min_sep: int | None, with_bins: bool) -> list[int]:
+        """Return the bands."""
+        return [bands] if bands > 1 else []
+
+    def scheme(self, task: Task, separation: int) -> Scheme:
+        """Return the scheme for a task."""
+        return CyclicPoisson(task.rate, separation, "random" if task.truncation is None else "equal")
+
+    def name(self, separation: int) -> str:
+        """Return the scheme with its cycle, in words."""
+        return CyclicPoisson.in_words(separation)
+
+
+class BallsInBinsFamily(Family):
+    """Balls-in-bins sampling, an epoch apart."""
+
+    kind = BallsInBins.kind
+    words = "balls-in-bins"
+
+    def separations(self, task: Task, bands: int, min_sep: int | None, with_bins: bool) -> list[int]:
+        """Return the epoch."""
+        return [task.epoch] if bands > 1 else []  # without bands far from the best in every setting
+
+    def scheme(self, task: Task, separation: int) -> Scheme:
+        """Return the scheme for a task."""
+        return BallsInBins(task.epoch)
+
+    def name(self, separation: int) -> str:
+        """Return the scheme with its epoch, in words."""
+        return BallsInBins.in_words(separation)
+
+
+class MinSepFamily(Family):
+    """b-min-sep sampling, from as many iterations apart as there are bands up to an epoch."""
+
+    kind = MinSep.kind
+    words = "b-min-sep"
+
+    def separations(self, task: Task, bands: int, min_sep: int | None, with_bins: bool) -> list[int]:
+        """Return the separation requested, or else the bands, doubled up to an epoch."""
+        if min_sep is not None:
+            return [min_sep]
+        if bands == 1:
+            return []  # nothing to keep apart: as good as Poisson sampling
+        separations = doubling(bands, task.longest_separation) or [bands]
+        # With a separation of an epoch b-min-sep is balls-in-bins.
+        return separations[:-1] if with_bins and len(separations) > 1 else separations
+
+    def scheme(self, task: Task, separation: int) -> Scheme:
+        """Return the scheme for a task."""
+        return MinSep(task.rate, separation)
+
+    def name(self, separation: int) -> str:
+        """Return the scheme with its separation, in words."""
+        return MinSep.in_words(separation)
+
+
+FAMILIES: dict[str, Family] = {
+    family.kind: family for family in (PoissonFamily(), CyclicPoissonFamily(), BallsInBinsFamily(), MinSepFamily())
+}
+PROPOSED = MinSep.kind
+"""The scheme that the others are baselines for."""
+
+
+def doubling(first: int, last: int) -> list[int]:
+    """Return first, 2 first, 4 first, ... below last, and last; nothing if first is above it.
+
+    >>> doubling(3, 20)
+    [3, 6, 12, 20]
+    """
+    values, value = [], first
+    while value < last:
+        values.append(value)
+        value *= 2
+    return [*values, last] if first <= last else []

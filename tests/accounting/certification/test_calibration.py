@@ -1,0 +1,98 @@
+from dataclasses import replace
+
+import pytest
+
+import minsep
+from minsep.accounting.certification import calibration
+from minsep.accounting.certification.proofs import Refusal
+from minsep.accounting.schemes import exact_curve
+from minsep.accounting.sequential import verifier_for
+
+
+def refusing(certify_by):
+    def refuse(*arguments):
+        certificate = certify_by(*arguments)
+        return replace(certificate, proofs=tuple(Refusal(proof.claim, "refused") for proof in certificate.proofs))
+
+    return refuse
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [minsep.MinSep(0.02, 10), minsep.MinSep(0.02, 10, "cold"), minsep.BallsInBins(50), minsep.Poisson(0.02)],
+    ids=repr,
+)
+def test_calibration_is_certified_and_near_the_estimate(scheme):
+    strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=min(4, scheme.min_sep))
+    found = minsep.calibrate(strategy, scheme, epsilon=2.0, delta=1e-3, seed=0)
+    assert found.certificate.passed
+    assert found.certificate.mechanism == found.mechanism.describe()
+    estimate = minsep.estimate_delta(found.mechanism, 2.0, samples=50_000)
+    assert estimate.value <= 1e-3
+    lower = found.mechanism.with_noise_multiplier(found.mechanism.noise_multiplier / 1.03)
+    assert minsep.estimate_delta(lower, 2.0, samples=50_000).value > 1e-3 * 0.9
+    assert minsep.verify(found.certificate).holds
+
+
+def test_calibration_always_has_an_answer(monkeypatch):
+    """If every test refuses, the rung with a deterministic proof is left."""
+    monkeypatch.setattr(calibration, "certify_by", refusing(calibration.certify_by))
+    strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
+    found = minsep.calibrate(strategy, minsep.MinSep(0.02, 10), epsilon=2.0, delta=1e-3, seed=0)
+    assert found.certificate.passed
+    assert isinstance(found.mechanism.scheme, minsep.CyclicPoisson)
+    assert not found.rungs[-1].passed
+
+
+def test_progress_is_reported():
+    seen = []
+    strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
+    minsep.calibrate(strategy, minsep.MinSep(0.02, 10), 2.0, 1e-3, seed=0, progress=seen.append)
+    assert list(dict.fromkeys(event.stage for event in seen)) == ["estimating", "testing"]
+    assert all(event.total is not None and event.samples > 0 for event in seen if event.stage == "testing")
+
+
+def test_a_design_is_calibrated_like_its_parts():
+    strategy = minsep.BandedToeplitz.optimal(iterations=50, bands=2)
+    scheme = minsep.MinSep(0.02, 10)
+    by_parts = minsep.calibrate(strategy, scheme, epsilon=2.0, delta=1e-3, seed=0)
+    by_design = minsep.calibrate(minsep.Design(strategy, scheme), epsilon=2.0, delta=1e-3, seed=0)
+    assert by_parts == by_design
+    with pytest.raises(ValueError, match="scheme is None, but a strategy needs one"):
+        minsep.calibrate(strategy, epsilon=2.0, delta=1e-3)
+    with pytest.raises(ValueError, match="scheme is MinSep.*, but the design has its own"):
+        minsep.calibrate(minsep.Design(strategy, scheme), scheme, 2.0, 1e-3)
+    with pytest.raises(ValueError, match="epsilon is None, but it must be a finite number above 0"):
+        minsep.calibrate(strategy, scheme, delta=1e-3)
+
+
+def test_what_is_run_when_all_tests_reject_keeps_their_level(monkeypatch):
+    """Whatever is chosen, the whole is within delta only if the fallback leaves room for a wrong certificate."""
+    monkeypatch.setattr(calibration, "certify_by", refusing(calibration.certify_by))
+    strategy = minsep.BandedToeplitz.optimal(iterations=50, bands=2)
+    found = minsep.calibrate(strategy, minsep.MinSep(0.02, 10), 2.0, 1e-3, seed=0, failure_probability=5e-4)
+    curve = exact_curve(found.mechanism)
+    assert isinstance(found.mechanism.scheme, minsep.CyclicPoisson)
+    assert found.certificate.passed
+    level = (1e-3 - 5e-4) / (1 - 5e-4)
+    assert max(float(curve.delta(2.0, direction)) for direction in ("remove", "add")) <= level
+
+
+def test_tests_of_a_cut_ladder_share_the_chance_of_a_whole_one(monkeypatch):
+    """What is run when all tests reject keeps the level of as many tests as there can be."""
+    monkeypatch.setattr(calibration, "estimated_noise_multiplier", lambda *arguments, **options: 1e3)
+    attempts = []
+    real = calibration.certify_by
+
+    def noting(prover, *arguments):
+        attempts.append(prover.verifier.attempts)
+        return real(prover, *arguments)
+
+    monkeypatch.setattr(calibration, "certify_by", noting)
+    strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=2)
+    found = minsep.calibrate(strategy, minsep.MinSep(0.05, 4), 2.0, 0.05, test="fixed", seed=0)
+    assert len(found.rungs) == 2
+    assert attempts[0] == len(calibration._RUNGS) + 1
+    level = verifier_for("fixed", 0.05, attempts[0]).level
+    assert found.certificate.level <= level
+    assert found.certificate.level + found.certificate.failure_probability * (1 - found.certificate.level) <= 0.05

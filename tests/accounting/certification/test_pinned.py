@@ -1,0 +1,51 @@
+"""Certificates of format 2 as they were first written: every version that reads the format must find that they hold.
+
+`python -m tests.accounting.certification.test_pinned` writes those that are missing, and changes none that is there.
+"""
+
+from pathlib import Path
+
+import pytest
+
+import minsep
+from minsep.identity import Described
+
+FOLDER = Path(__file__).with_name("pinned")
+
+STRATEGY = minsep.BandedToeplitz.optimal(iterations=60, bands=4)
+IDENTITY = minsep.BandedToeplitz.identity(iterations=60)
+MECHANISMS = {
+    "poisson": (minsep.Mechanism(IDENTITY, minsep.Poisson(0.02), 1.0), 2.0),
+    "cyclic-poisson": (minsep.Mechanism(STRATEGY, minsep.CyclicPoisson(0.02, 10), 1.3), 2.0),
+    "balls-in-bins": (minsep.Mechanism(STRATEGY, minsep.BallsInBins(30), 2.3), 0.8),
+    "min-sep": (minsep.Mechanism(STRATEGY, minsep.MinSep(0.02, 10), 0.82), 2.0),
+    "min-sep-truncated": (
+        minsep.Mechanism(STRATEGY, minsep.MinSep(0.02, 10), 0.82, minsep.Truncation(60, 1000)),
+        2.0,
+    ),
+    "several-users": (minsep.Mechanism(STRATEGY, minsep.MultiAttributionMinSep(0.01, 10, user_bound=2), 0.86), 2.0),
+}
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_certificate_of_an_earlier_version_holds(name):
+    certificate = minsep.Certificate.load(FOLDER / f"{name}.json")
+    mechanism, epsilon = MECHANISMS[name]
+    assert Described.__eq__(minsep.Mechanism.from_description(certificate.mechanism), mechanism)
+    assert (certificate.passed, certificate.epsilon, certificate.format) == (True, epsilon, 2)
+    result = minsep.verify(certificate)
+    assert result.holds, result.reason
+
+
+def test_four_of_them_were_tested_by_samples():
+    certificates = [minsep.Certificate.load(FOLDER / f"{name}.json") for name in MECHANISMS]
+    assert sum(certificate.samples > 0 for certificate in certificates) == 4
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name, (mechanism, epsilon) in MECHANISMS.items():
+        path = FOLDER / f"{name}.json"
+        if not path.exists():
+            minsep.certify(mechanism, epsilon, 1e-3, seed=20).save(path)
+            print(path, minsep.Certificate.load(path).statement)

@@ -1,0 +1,162 @@
+"""Exact curves where rounding counts: never below the truth, and refused where they carry nothing."""
+
+import json
+import math
+from dataclasses import replace
+
+import mpmath
+import numpy as np
+import pytest
+from dp_accounting import NeighboringRelation
+from dp_accounting.pld import common
+from dp_accounting.pld import privacy_loss_distribution as pld
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import fft
+
+import minsep
+from minsep.accounting.exact import GaussianCurve, PldCurve
+from minsep.accounting.exact.normal import normal_excess
+from minsep.accounting.exact.pld import _composed
+from minsep.accounting.schemes import exact_curve
+
+mpmath.mp.dps = 50
+
+
+def identity(scheme, iterations, sigma, truncation=None):
+    return minsep.Mechanism(minsep.BandedToeplitz.identity(iterations=iterations), scheme, sigma, truncation)
+
+
+def gaussian_delta(shift, epsilon):
+    shift, epsilon = mpmath.mpf(shift), mpmath.mpf(epsilon)
+    first = mpmath.ncdf(shift / 2 - epsilon / shift)
+    return first - mpmath.exp(epsilon) * mpmath.ncdf(-shift / 2 - epsilon / shift)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.floats(-4, 3), st.floats(-3, 15))
+def test_the_excess_of_a_normal_is_never_too_small_and_hardly_too_large(log_deviation, distance):
+    deviation = 10.0**log_deviation
+    middle = distance * deviation
+    m, d = mpmath.mpf(middle), mpmath.mpf(deviation)
+    truth = mpmath.ncdf(-m / d) - mpmath.exp(m + d * d / 2) * mpmath.ncdf(-m / d - d)
+    found = mpmath.mpf(float(normal_excess(middle, deviation)))
+    assert truth <= found <= truth * (1 + mpmath.mpf("1e-6")) + mpmath.mpf("1e-299")
+
+
+@pytest.mark.parametrize(("iterations", "sigma"), [(100, 10.0), (10_000, 100.0), (100_000, 300.0)])
+def test_a_loss_distribution_is_never_below_the_gaussian_that_it_stands_for(iterations, sigma):
+    one = pld.from_gaussian_mechanism(
+        sigma, sampling_prob=1.0, neighboring_relation=NeighboringRelation.REPLACE_SPECIAL
+    )
+    curve = PldCurve(_composed(one, iterations), compositions=iterations)
+    shift = math.sqrt(iterations) / sigma
+    for epsilon in np.linspace(0, shift**2 / 2 + 9 * shift, 40):
+        truth = gaussian_delta(shift, epsilon)
+        assert float(curve.delta(epsilon, "remove")) >= truth
+
+
+@pytest.mark.parametrize(
+    ("iterations", "sigma", "prob"), [(100, 1.0, 0.01), (1000, 0.5, 0.01), (1000, 10.0, 0.5), (100_000, 10.0, 0.001)]
+)
+def test_the_allowance_for_rounding_exceeds_what_80_bits_show(iterations, sigma, prob):
+    one = pld.from_gaussian_mechanism(
+        sigma, sampling_prob=prob, neighboring_relation=NeighboringRelation.REPLACE_SPECIAL,
+        value_discretization_interval=1e-3,
+    )  # fmt: skip
+    curve = PldCurve(_composed(one, iterations), compositions=iterations)
+    for direction, pmf in (("remove", one._pmf_remove), ("add", one._pmf_add)):
+        dense = pmf.to_dense_pmf()
+        masses = np.asarray(dense._probs)
+        low, high = common.compute_self_convolve_bounds(masses, iterations, 1e-15)
+        length = fft.next_fast_len(max(high - low + 1, masses.size))
+        power = fft.fft(masses.astype(np.longdouble), length) ** np.longdouble(iterations)
+        exact = np.roll(np.real(fft.ifft(power)), -low)[: high - low + 1]
+        losses = (np.arange(exact.size) + low + dense._lower_loss * iterations) * np.longdouble(dense._discretization)
+        for epsilon in np.linspace(0, float(losses[-1]), 20):
+            beyond = losses > epsilon
+            truth = float(np.sum(exact[beyond] * -np.expm1(epsilon - losses[beyond])))
+            assert float(curve.delta(epsilon, direction)) >= truth
+
+
+def test_full_batches_are_gaussian_and_certified_down_to_tiny_deltas():
+    mechanism = identity(minsep.Poisson(rate=1.0), 10_000, 100.0)
+    assert isinstance(exact_curve(mechanism), GaussianCurve)
+    epsilon = 7.55
+    truth = float(gaussian_delta(1.0, epsilon))
+    assert 5e-14 < truth < 2e-13
+    assert not minsep.certify(mechanism, epsilon, 0.85 * truth).passed
+    assert minsep.certify(mechanism, epsilon, 1.001 * truth).passed
+    cyclic = identity(minsep.CyclicPoisson(rate=0.25, cycle=4), 40_000, 100.0)
+    assert isinstance(exact_curve(cyclic), GaussianCurve)
+    users = minsep.MultiAttributionMinSep(
+        sampling_prob=1, min_sep=1, graph=minsep.AttributionGraph.from_lists([[0], [1]])
+    )
+    assert minsep.estimate_delta(identity(users, 100, 30.0), 1.0).value == pytest.approx(
+        float(gaussian_delta(10 / 30, 1.0)), rel=1e-9
+    )
+
+
+def test_below_what_a_curve_carries_it_is_refused_or_tested_by_samples():
+    mechanism = identity(minsep.Poisson(rate=0.001), 2000, 1.0)
+    curve = exact_curve(mechanism)
+    assert curve.rounding == 2000 * 4 * 2**-52
+    assert curve.carries(1e-10)
+    assert not curve.carries(1e-11)
+    certificate = minsep.certify(mechanism, epsilon=4.0, delta=1e-13, seed=1)
+    assert certificate.passed
+    assert [proof.kind for proof in certificate.proofs] == ["bound", "immediate"]
+    assert certificate.failure_probability > 0
+    assert minsep.verify(certificate).holds
+    cyclic = identity(minsep.CyclicPoisson(rate=0.001, cycle=2, parts="equal"), 2000, 1.0)
+    refused = minsep.certify(cyclic, epsilon=4.0, delta=1e-13)
+    assert not refused.passed
+    assert "may be rounding" in refused.statement
+    with pytest.raises(ValueError, match="delta is 1e-13, but the exact accounting .* carries deltas from 8.9e-12 on"):
+        minsep.calibrate(cyclic.strategy, cyclic.scheme, 4.0, 1e-13)
+
+
+def test_truncated_poisson_says_that_it_is_an_upper_bound():
+    mechanism = identity(minsep.Poisson(rate=0.2), 10, 1.0, minsep.Truncation(batch_size=6, num_examples=30))
+    exact = minsep.estimate_delta(mechanism, 0.1)
+    sampled = minsep.estimate_delta(mechanism, 0.1, method="plain", samples=20_000)
+    assert exact.upper_bound
+    assert exact.value > sampled.value + 10 * sampled.stderr
+
+
+@pytest.mark.parametrize("delta", [0.05, 0.5, 0.7876, 0.95])
+def test_calibration_converges_at_large_deltas(delta):
+    strategy = minsep.BandedToeplitz.identity(iterations=25)
+    best = minsep.calibrate(strategy, minsep.Unamplified(1, 25), 1.0, delta)
+    low, high = mpmath.mpf("0.01"), mpmath.mpf(1000)
+    for _ in range(100):
+        middle = mpmath.sqrt(low * high)
+        low, high = (low, middle) if gaussian_delta(5 / middle, 1) <= delta else (middle, high)
+    assert float(high) <= best.mechanism.noise_multiplier <= 1.0002 * float(high)
+
+
+def test_a_loss_distribution_that_does_not_fit_into_memory_is_refused_with_its_size():
+    mechanism = identity(minsep.Poisson(rate=0.5), 100_000, 0.02)
+    with pytest.raises(ValueError, match=r"exact accounting of 100,000 compositions takes .* GiB, more than the 2 GiB"):
+        minsep.estimate_delta(mechanism, 1.0)
+    small = minsep.certify(identity(minsep.Poisson(rate=0.5), 10, 5.0), 1.0, 0.1)
+    forged = replace(small, mechanism=json.loads(json.dumps(mechanism.describe())))
+    result = minsep.verify(forged)
+    assert not result.holds
+    assert "GiB" in result.reason
+
+
+def test_a_proof_at_the_edge_of_what_a_curve_carries_keeps_the_level_of_the_tests():
+    """A calibration that may ask samples as well is within delta only if whatever passes is within their level."""
+    mechanism = identity(minsep.Poisson(rate=0.01), 1000, 1.0)
+    curve = exact_curve(mechanism)
+    epsilon = float(curve.epsilon(5e-12, "remove"))
+    found = float(curve.delta(epsilon, "remove"))
+    assert not curve.carries(1.001 * found)
+    options = {"failure_probability": 0.4 * found, "seed": 0}
+    sampled = minsep.certify(mechanism, epsilon, 1.001 * found, max_samples=2000, **options)
+    assert sampled.proofs[0].kind != "exact"
+    passed = minsep.certify(mechanism, epsilon, 1.5 * found, **options)
+    assert passed.proofs[0].method == "pld"
+    assert found <= passed.level < 1.5 * found
+    assert minsep.verify(passed).holds

@@ -1,0 +1,118 @@
+"""A new scheme in one file: what it describes, how it is accounted for, and that the rest of the library takes it."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+import minsep
+from minsep import _validation as validate
+from minsep.accounting import SchemeAccounting, Support, accounts_for, supported
+from minsep.accounting.exact import GaussianCurve
+from minsep.accounting.pairs import ParticipationPair
+from minsep.participation import IndependentScheme
+from minsep.participation.renewal import RenewalLaw
+from tests.oracles.quadrature import delta as integrated
+
+
+@dataclass(frozen=True, eq=False)
+class Once(IndependentScheme):
+    """Every example takes part once, in a uniformly random one of the first `epoch` iterations."""
+
+    kind = "once"
+
+    epoch: int
+
+    def __post_init__(self):
+        validate.integer(epoch=self.epoch, at_least=1)
+
+    rate = property(lambda self: 1 / self.epoch)
+    sampling_prob = 1.0
+    min_sep = property(lambda self: 10**6)
+    name = property(lambda self: f"once in {self.epoch}")
+    law = property(lambda self: RenewalLaw.min_sep(1.0, self.epoch, warm=True)._replace(rest=10**9))
+
+    def describe(self):
+        return {"kind": self.kind, "epoch": self.epoch}
+
+
+@dataclass(frozen=True)
+class OncePair(ParticipationPair):
+    epoch: int = 1
+
+    law = property(lambda self: Once(self.epoch).law)
+    no_participation = 0.0
+
+    def log_ratios_of_scores(self, scores):
+        n = self.strategy.iterations
+        by_sample = scores[:, : 2 * n].reshape(-1, n, 2).transpose(0, 2, 1).reshape(-1, n).astype(np.float64)
+        gains = by_sample[:, : self.epoch] - self.half_norms[: self.epoch]
+        return logsumexp(gains, axis=1) - math.log(self.epoch)
+
+
+@accounts_for(Once)
+class OnceAccounting(SchemeAccounting[Once]):
+    support = (Support("`Once(epoch)`", "any strategy", exact="Gaussian if `epoch` is 1", sampled="a mean"),)
+
+    def exact_curve(self, mechanism, scheme, spacing):
+        whole = scheme.epoch == 1 and mechanism.truncation is None
+        return GaussianCurve(mechanism.strategy.column_norms[0] / mechanism.noise_multiplier) if whole else None
+
+    def pair(self, mechanism, scheme, dtype):
+        if mechanism.truncation is not None or scheme.epoch > mechanism.iterations:
+            return None
+        return OncePair(mechanism.strategy, mechanism.noise_multiplier, dtype, epoch=scheme.epoch)
+
+
+STRATEGY = minsep.BandedToeplitz.from_coefficients([1.0, 0.6], iterations=2)
+MECHANISM = minsep.Mechanism(STRATEGY, Once(2), 1.5)
+
+
+def test_it_is_estimated():
+    law = {(1, 0): 0.5, (0, 1): 0.5}
+    estimate = minsep.estimate_delta(MECHANISM, 0.3, samples=200_000)
+    for direction in ("remove", "add"):
+        truth = integrated(law, STRATEGY.dense(), 1.5, 0.3, direction)
+        error = getattr(estimate, f"{direction}_stderr")
+        assert abs(getattr(estimate, direction) - truth) < 6 * error  # false alarm: 2e-9
+    assert minsep.estimate_delta(minsep.Mechanism(STRATEGY, Once(1), 1.5), 0.3).method == "gaussian"
+
+
+def test_it_is_certified_checked_and_calibrated():
+    certificate = minsep.certify(MECHANISM, 1.0, 0.1, seed=0)
+    assert certificate.passed
+    again = minsep.Certificate.from_json(certificate.to_json())
+    assert minsep.verify(again).holds
+    assert not minsep.certify(MECHANISM.with_noise_multiplier(0.3), 1.0, 0.1, seed=0).passed
+    best = minsep.calibrate(STRATEGY, Once(2), epsilon=1.0, delta=0.05, seed=0)
+    assert best.certificate.passed
+    assert isinstance(best.mechanism.scheme, Once)
+    assert minsep.Mechanism.from_description(best.mechanism.describe()) == best.mechanism
+
+
+def test_it_has_batches():
+    batches = list(minsep.Mechanism(STRATEGY, Once(2), 1.0).batches(100, seed=0))
+    assert sorted(np.concatenate(batches).tolist()) == list(range(100))
+
+
+@pytest.mark.parametrize("truncation", [minsep.Truncation(3, 10), None])
+def test_what_it_does_not_have_is_refused_like_the_others(truncation):
+    mechanism = minsep.Mechanism(STRATEGY, Once(2 if truncation else 5), 1.0, truncation)
+    for attempt in (
+        lambda: minsep.estimate_delta(mechanism, 1.0),
+        lambda: minsep.certify(mechanism, 1.0, 0.1),
+        lambda: minsep.calibrate(mechanism.design, epsilon=1.0, delta=0.1),
+    ):
+        with pytest.raises(ValueError, match=r"has no sampled accounting; supported are: .*Once\(epoch\) with any"):
+            attempt()
+    assert any(row.scheme == "`Once(epoch)`" for row in supported())
+
+
+def test_a_scheme_that_nobody_accounts_for_is_refused():
+    class Unknown(Once):
+        kind = "unknown"
+
+    with pytest.raises(ValueError, match="has no sampled accounting"):
+        minsep.certify(minsep.Mechanism(STRATEGY, Unknown(2), 1.0), 1.0, 0.1)
