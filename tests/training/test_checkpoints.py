@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 import minsep
 from minsep.training.checkpoint import load_checkpoint, save_checkpoint
 from minsep.training.torch import PrivateTraining
-from minsep.training.torch_tensors import from_array, to_array
+from minsep.training.torch.tensors import from_array, to_array
 from tests.training.small import TWO_WORKERS, arguments, data, main, mechanism_of, options, train, weights_of
 
 

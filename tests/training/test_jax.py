@@ -15,7 +15,7 @@ from minsep.training import LinearDecay
 from minsep.training.jax import PrivateTraining, clipped_gradient, linear_decay, padded, privatize
 from minsep.training.torch import PrivateTraining as TorchTraining
 from minsep.training.torch import ScaleThenPrivatize
-from minsep.training.torch_clipping import ClippedSum
+from minsep.training.torch.clipping import ClippedSum
 from tests.training.small import seeds_of
 
 EXAMPLES, CLIP = 50, 0.8

@@ -14,8 +14,8 @@ import minsep
 from minsep.randomness import Key
 from minsep.training.randomness import ExampleSeeds
 from minsep.training.torch import PrivateTraining
-from minsep.training.torch_clipping import ClippedSum
-from minsep.training.torch_randomness import SeededItems
+from minsep.training.torch.clipping import ClippedSum
+from minsep.training.torch.randomness import SeededItems
 from tests.training.small import EXAMPLES, TWO_WORKERS, arguments, data, mechanism_of, options, train, weights_of
 
 ONE_WORKER = {**TWO_WORKERS, "num_workers": 1}

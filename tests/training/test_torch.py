@@ -10,7 +10,7 @@ from torch import nn
 import minsep
 from minsep.randomness import Key, NormalRows
 from minsep.training.torch import LinearDecay, PrivateTraining, ScaleThenPrivatize
-from minsep.training.torch_clipping import ClippedSum
+from minsep.training.torch.clipping import ClippedSum
 from tests.training.small import TWO_WORKERS, seeds_of
 
 EXAMPLES = 60

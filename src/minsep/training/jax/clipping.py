@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from minsep import _validation as validate
-from minsep.training.jax_noise import noise_dtype
+from minsep.training.jax.noise import noise_dtype
 from minsep.training.run import CLIP_MARGIN, check_clip_norm
 
 Tree = Any

@@ -1,4 +1,4 @@
-"""Private training in JAX: an optax transformation that adds the noise, and a training loop around it."""
+"""Training in JAX: batches and noise of a mechanism, clipped gradients, then an optimiser of optax."""
 
 import os
 from typing import TYPE_CHECKING, Any
@@ -7,73 +7,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.flatten_util import ravel_pytree
-from numpy.typing import NDArray
 
 from minsep import _validation as validate
 from minsep.mechanism import Mechanism
-from minsep.noise.stability import check_stable
 from minsep.randomness import Key
 from minsep.state import State
 from minsep.training.checkpoint import load_checkpoint, save_checkpoint
-from minsep.training.jax_clipping import LossOfOne, Tree, clipped_gradient, padded
-from minsep.training.jax_noise import NoiseState, Normals, draw, first_state, next_row, noise_dtype, secure_normals
+from minsep.training.jax.arrays import from_array, to_array
+from minsep.training.jax.clipping import LossOfOne, Tree, clipped_gradient, padded
+from minsep.training.jax.noise import NoiseState
+from minsep.training.jax.transformation import transformation
 from minsep.training.randomness import refusing_shared_draws
-from minsep.training.run import PrivateRun, Training, check_clip_norm, refuse_gradient
-from minsep.training.schedule import LinearDecay
+from minsep.training.run import PrivateRun, Training, refuse_gradient
 
 if TYPE_CHECKING:
     from minsep.accounting import Certificate
-
-__all__ = ["NoiseState", "PrivateTraining", "clipped_gradient", "linear_decay", "padded", "privatize"]
-
-
-def privatize(
-    mechanism: Mechanism,
-    *,
-    clip_norm: float,
-    expected_batch: float,
-    seed: int | None = None,
-    normals: Normals | None = None,
-) -> optax.GradientTransformation:
-    """Return the transformation of sums of clipped gradients to (sum + clip_norm * row of C^-1 Z) / expected batch.
-
-    - The state is the past rows of noise (bands - 1 of them, float32, or float64 with jax_enable_x64) and the position.
-      It is as secret as the data.
-    - Rows of Z come from a cryptographic generator on the host, by a callback that is a pure function of (key, row).
-      Without a seed its key is fresh and cannot be saved: `PrivateTraining` has checkpoints.
-    - `normals` replaces them: a function from the number of a row to its values, noise multiplier included.
-    - Parameters are one flat vector in the order of their tree. Updates beyond `iterations` are NaN.
-
-    >>> import minsep
-    >>> strategy = minsep.BandedToeplitz.optimal(iterations=10, bands=3)
-    >>> mechanism = minsep.Mechanism(strategy, minsep.Poisson(rate=0.1), noise_multiplier=1.0)
-    >>> optimizer = optax.chain(privatize(mechanism, clip_norm=1.0, expected_batch=8.0), optax.sgd(0.1))
-    >>> weights = jnp.zeros(5)
-    >>> state = optimizer.init(weights)
-    >>> updates, state = jax.jit(optimizer.update)(jnp.ones(5), state)
-    >>> state[0].past.shape, int(state[0].position)
-    ((2, 5), 1)
-    """
-    clip_norm = check_clip_norm(clip_norm)
-    expected_batch = validate.real(expected_batch=expected_batch, above=0)
-    return _privatize(mechanism, clip_norm, expected_batch, normals, _noise_key(mechanism, seed))
-
-
-def linear_decay(learning_rate: float, iterations: int) -> optax.Schedule:
-    """Return `LinearDecay` as a schedule of optax.
-
-    >>> schedule = linear_decay(0.2, iterations=1000)
-    >>> [round(float(schedule(step)), 4) for step in (0, 250, 500, 750, 999)]
-    [0.2, 0.2, 0.105, 0.01, 0.01]
-    """
-    decay = LinearDecay(iterations)
-
-    def schedule(step: Any) -> jax.Array:
-        done = jnp.clip((step - decay.begin) / decay.length, 0.0, 1.0)
-        return learning_rate * ((1.0 - done) + decay.final * done)
-
-    return schedule
 
 
 class PrivateTraining(Training):
@@ -132,7 +80,7 @@ class PrivateTraining(Training):
         self._state = optimizer.init(self.parameters)
         if self._stability is not None:
             _second_moments(self._state)
-        self._use_key(_noise_key(mechanism, seed))
+        self._use_key(mechanism.noise_key(seed))
         self._noise = self._private.init(self.parameters)
 
     def step(self, inputs: Tree, targets: Tree) -> None:
@@ -156,7 +104,7 @@ class PrivateTraining(Training):
             "key": self._key.hex(),
             "leaves": jax.tree.leaves((self.parameters, self._state, self._noise)),
         }
-        save_checkpoint(path, self._identity(), content, _to_array)
+        save_checkpoint(path, self._identity(), content, to_array)
 
     @classmethod
     def resume(cls, path: str | os.PathLike[str], *arguments: Any, **options: Any) -> "PrivateTraining":
@@ -166,7 +114,7 @@ class PrivateTraining(Training):
         may ever be shown.
         """
         training = cls(*arguments, **options)
-        training._load(load_checkpoint(path, training._identity(), _from_array))
+        training._load(load_checkpoint(path, training._identity(), from_array))
         return training
 
     def _load(self, content: State) -> None:
@@ -190,7 +138,7 @@ class PrivateTraining(Training):
     def _use_key(self, key: Key) -> None:
         self._key = key
         run = self._run
-        self._private = _privatize(run.mechanism, run.clip_norm, run.expected_batch, None, key)
+        self._private = transformation(run.mechanism, run.clip_norm, run.expected_batch, None, key)
         # The ring of past rows is changed in place.
         self._step = jax.jit(self._compiled_step, donate_argnums=2)
 
@@ -210,47 +158,8 @@ class PrivateTraining(Training):
         return (optax.apply_updates(parameters, updates), state, noise), finite
 
 
-def _privatize(
-    mechanism: Mechanism, clip_norm: float, expected_batch: float, normals: Normals | None, key: Key
-) -> optax.GradientTransformation:
-    check_stable(mechanism.strategy, noise_dtype())
-
-    def init(parameters: Tree) -> NoiseState:
-        return first_state(mechanism, _size(parameters))
-
-    def update(sums: Tree, state: NoiseState, parameters: Tree | None = None) -> tuple[Tree, NoiseState]:
-        size = _size(sums)
-        flat, shaped = ravel_pytree(jax.tree.map(lambda leaf: leaf.astype(noise_dtype()), sums))
-        row = draw(normals or secure_normals(mechanism, size, key), size, state.position)
-        noise, state = next_row(mechanism, row, state)
-        return shaped((flat + clip_norm * noise) / expected_batch), state
-
-    return optax.GradientTransformation(init, update)
-
-
-def _size(tree: Tree) -> int:
-    return sum(int(np.prod(np.shape(leaf))) for leaf in jax.tree.leaves(tree))
-
-
-def _noise_key(mechanism: Mechanism, seed: int | None) -> Key:
-    """Return the key of `Mechanism.noise` under this seed."""
-    return Key.of(seed).derive(f"noise {mechanism.fingerprint}")
-
-
 def _second_moments(state: Tree) -> Tree:
     moments = optax.tree_utils.tree_get(state, "nu")
     if moments is None:
         raise ValueError("optimizer has no second moments, but scale_stability needs one that has, such as optax.adam.")
     return moments
-
-
-def _to_array(value: Any) -> tuple[NDArray[Any], str] | None:
-    if not isinstance(value, jax.Array):
-        return None
-    array = np.asarray(value)
-    name = array.dtype.name
-    return (array if hasattr(np, name) else array.view(f"u{array.dtype.itemsize}")), name
-
-
-def _from_array(array: NDArray[Any], name: str) -> jax.Array:
-    return jnp.asarray(array.view(jnp.dtype(name)))

@@ -14,7 +14,7 @@ from torch.func import functional_call, grad, vmap
 from minsep import _validation as validate
 from minsep.training.randomness import refusing_shared_draws
 from minsep.training.run import CLIP_MARGIN
-from minsep.training.torch_randomness import DrawsOfExamples, torch_kept
+from minsep.training.torch.randomness import DrawsOfExamples, torch_kept
 
 Loss = Callable[[Any, Any], Tensor]
 Examples = Any

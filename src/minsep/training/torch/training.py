@@ -1,9 +1,8 @@
-"""Private training in PyTorch: any model without layers that mix examples, any optimiser of `torch.optim`."""
+"""Training in PyTorch: batches and noise of a mechanism, clipped gradients, then an optimiser of `torch.optim`."""
 
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,44 +10,18 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from minsep import _validation as validate
 from minsep.mechanism import Mechanism
 from minsep.state import State
 from minsep.training.checkpoint import load_checkpoint, save_checkpoint
 from minsep.training.run import PrivateRun, Training, check_clip_norm, refuse_gradient
-from minsep.training.schedule import LinearDecay
-from minsep.training.torch_clipping import ClippedSum, Examples, Loss, count_examples
-from minsep.training.torch_processes import Processes
-from minsep.training.torch_randomness import SeededCollate, SeededItems
-from minsep.training.torch_tensors import from_array, to_array
+from minsep.training.torch.clipping import ClippedSum, Examples, Loss, count_examples
+from minsep.training.torch.processes import Processes
+from minsep.training.torch.randomness import SeededCollate, SeededItems
+from minsep.training.torch.scaling import ScaleThenPrivatize
+from minsep.training.torch.tensors import from_array, to_array
 
 if TYPE_CHECKING:
     from minsep.accounting import Certificate
-
-__all__ = ["LinearDecay", "PrivateTraining", "ScaleThenPrivatize"]
-
-
-@dataclass(frozen=True)
-class ScaleThenPrivatize:
-    """Adam whose gradients are scaled to one size in all coordinates before they are clipped and noised.
-
-    The scales are 1 / (sqrt(v) + stability), v being Adam's estimate of second moments after the steps before: a
-    function of what was released already. After the noise they are taken off again. Algorithm 8 of Ganesh, McMahan and
-    Thakurta, "On Design Principles for Private Adaptive Optimizers" (2025). The clip norm is that of scaled gradients.
-    """
-
-    stability: float = 1e-3
-
-    def __post_init__(self) -> None:
-        validate.real(stability=self.stability, above=0)
-
-    def scales(self, optimizer: torch.optim.Optimizer, clipped: ClippedSum) -> Tensor:
-        """Return the scales of the next step, as a flat vector."""
-        flat = torch.zeros(clipped.size, dtype=clipped.dtype, device=clipped.device)
-        for parameter, part in zip(clipped.parameters.values(), clipped.parts(flat).values(), strict=True):
-            if "exp_avg_sq" in optimizer.state[parameter]:
-                part.copy_(optimizer.state[parameter]["exp_avg_sq"].flatten())
-        return flat.sqrt_().add_(self.stability).reciprocal_()
 
 
 class PrivateTraining(Training):
