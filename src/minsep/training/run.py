@@ -164,40 +164,6 @@ class PrivateRun(Uncopyable):
         return mine
 
 
-class Training:
-    """What the trainings of all frameworks say about their run."""
-
-    _run: PrivateRun
-
-    @property
-    def steps(self) -> int:
-        """Number of steps taken."""
-        return self._run.steps
-
-    @property
-    def mechanism(self) -> Mechanism:
-        """The mechanism whose batches and noise these are."""
-        return self._run.mechanism
-
-    @property
-    def certificate(self) -> "Certificate | None":
-        """The proof of what the mechanism is worth, if one was given."""
-        return self._run.certificate
-
-    def batches(self) -> Iterator[Indices]:
-        """Yield the indices of the examples of each step that remains; one call of `step` answers each."""
-        return self._run.batches()
-
-    def seeds(self, indices: Indices) -> NDArray[np.uint32]:
-        """Return two words for each example, in rows: seeds of whatever is drawn for it in the next step.
-
-        They are a function of (secret key, step, index), so what an example draws tells nothing about the others. A row
-        seeds `np.random.default_rng(row)`, and is a key for `jax.random` as it is, of threefry, the default: draws by
-        "rbg" depend on the other examples under `vmap`.
-        """
-        return self._run.example_seeds.words(self.steps, indices)
-
-
 def check_clip_norm(clip_norm: float) -> float:
     """Return the clip norm, refused if norms cannot be told from zero there."""
     return validate.real(clip_norm=clip_norm, above=_LEAST_CLIP_NORM)

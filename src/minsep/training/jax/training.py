@@ -1,7 +1,6 @@
 """Training in JAX: batches and noise of a mechanism, clipped gradients, then an optimiser of optax."""
 
-import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -12,13 +11,13 @@ from minsep import _validation as validate
 from minsep.mechanism import Mechanism
 from minsep.randomness import Key
 from minsep.state import State
-from minsep.training.checkpoint import load_checkpoint, save_checkpoint
+from minsep.training.base import Training
 from minsep.training.jax.arrays import from_array, to_array
 from minsep.training.jax.clipping import LossOfOne, Tree, clipped_gradient, padded
 from minsep.training.jax.noise import NoiseState
 from minsep.training.jax.transformation import transformation
 from minsep.training.randomness import refusing_shared_draws
-from minsep.training.run import PrivateRun, Training, refuse_gradient
+from minsep.training.run import PrivateRun, refuse_gradient
 
 if TYPE_CHECKING:
     from minsep.accounting import Certificate
@@ -44,6 +43,9 @@ class PrivateTraining(Training):
     >>> trainer.steps, trainer.parameters.shape
     (20, (4,))
     """
+
+    _encode = staticmethod(to_array)
+    _decode = staticmethod(from_array)
 
     def __init__(
         self,
@@ -97,33 +99,21 @@ class PrivateTraining(Training):
                 raise refuse_gradient(self.steps + 1)
             self.parameters, self._state, self._noise = changed
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write parameters, optimiser, batches, noise and certificate to one file that only its owner can read."""
-        content = {
-            "run": self._run.state_dict(),
-            "key": self._key.hex(),
-            "leaves": jax.tree.leaves((self.parameters, self._state, self._noise)),
-        }
-        save_checkpoint(path, self._identity(), content, to_array)
+    def _content(self) -> State:
+        return {"key": self._key.hex(), "leaves": jax.tree.leaves((self.parameters, self._state, self._noise))}
 
-    @classmethod
-    def resume(cls, path: str | os.PathLike[str], *arguments: Any, **options: Any) -> "PrivateTraining":
-        """Return the training that wrote a checkpoint, with the arguments it was made with; it goes on bit by bit.
+    def _noise_position(self, content: State) -> int:
+        return int(self._trees(content)[2].position)
 
-        The noise is that of the run before: if data or loss are others now, nothing of that run after the checkpoint
-        may ever be shown.
-        """
-        training = cls(*arguments, **options)
-        training._load(load_checkpoint(path, training._identity(), from_array))
-        return training
-
-    def _load(self, content: State) -> None:
-        self._run.load_state_dict(content["run"])
+    def _restore(self, content: State) -> None:
         self._use_key(Key.from_hex(content["key"]))
+        self.parameters, self._state, self._noise = self._trees(content)
+
+    def _trees(self, content: State) -> tuple[Tree, Tree, NoiseState]:
+        """Return parameters, state of the optimiser and state of the noise that a content holds."""
         structure = jax.tree.structure((self.parameters, self._state, self._noise))
-        self.parameters, self._state, self._noise = jax.tree.unflatten(structure, content["leaves"])
-        if int(self._noise.position) != self._run.steps:
-            raise ValueError(f"The checkpoint has noise of step {self._noise.position} at step {self._run.steps}.")
+        trees: tuple[Tree, Tree, NoiseState] = jax.tree.unflatten(structure, content["leaves"])
+        return trees
 
     def _identity(self) -> State:
         leaves, structure = jax.tree.flatten((self.parameters, self._state))

@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from minsep.mechanism import Mechanism
 from minsep.state import State
-from minsep.training.checkpoint import load_checkpoint, save_checkpoint
-from minsep.training.run import PrivateRun, Training, check_clip_norm, refuse_gradient
+from minsep.training.base import Training
+from minsep.training.run import PrivateRun, check_clip_norm, refuse_gradient
 from minsep.training.torch.clipping import ClippedSum, Examples, Loss, count_examples
 from minsep.training.torch.processes import Processes
 from minsep.training.torch.randomness import SeededCollate, SeededItems
@@ -56,6 +56,9 @@ class PrivateTraining(Training):
     >>> trainer.steps
     20
     """
+
+    _encode = staticmethod(to_array)
+    _decode = staticmethod(from_array)
 
     def __init__(
         self,
@@ -161,43 +164,31 @@ class PrivateTraining(Training):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write model, optimiser, batches, noise and certificate to one file that only its owner can read.
 
-        The file is as secret as the data: it holds the keys of batches and noise. Every process calls this, the first
-        one writes; the number of processes may be another when the run is resumed.
+        - `path`: the file. An interrupted write leaves an older file of that name as it was.
+        - The file holds the keys of batches and noise. It is as secret as the data.
+        - Every process calls this, and the first one writes. The number of processes may change when the run resumes.
         """
+        super().save(path)
+        self._processes.wait()
+
+    def _content(self) -> State | None:
         noise = self._noise.state_dict()
         noise.pop("columns", None)
         noise["memory"] = self._processes.gather(noise["memory"], self._clipped.size)
-        if self._processes.rank == 0:
-            content = {
-                "run": self._run.state_dict(),
-                "noise": noise,
-                "model": dict(self.model.state_dict()),
-                "optimizer": self.optimizer.state_dict(),
-            }
-            save_checkpoint(path, self._identity(), content, to_array)
-        self._processes.wait()
+        if self._processes.rank > 0:
+            return None
+        return {"noise": noise, "model": dict(self.model.state_dict()), "optimizer": self.optimizer.state_dict()}
 
-    @classmethod
-    def resume(cls, path: str | os.PathLike[str], *arguments: Any, **options: Any) -> "PrivateTraining":
-        """Return the training that wrote a checkpoint, with the arguments it was made with; it goes on bit by bit.
+    def _noise_position(self, content: State) -> int:
+        position: int = content["noise"]["position"]
+        return position
 
-        A checkpoint of another mechanism, number of examples, clip norm or model is refused. The noise is that of the
-        run before. So are dropout and what `loader` makes of the examples, with any number of processes and workers. If
-        data, loss or model are others now, nothing of that run after the checkpoint may ever be shown.
-        """
-        training = cls(*arguments, **options)
-        training._load(load_checkpoint(path, training._identity(), from_array))
-        return training
-
-    def _load(self, content: State) -> None:
+    def _restore(self, content: State) -> None:
         noise = content["noise"]
         if self._processes.count > 1:
             noise = {**noise, "columns": list(self._columns)}
             noise["memory"] = np.ascontiguousarray(noise["memory"][:, slice(*self._columns)])
         self._noise.load_state_dict(noise)
-        self._run.load_state_dict(content["run"])
-        if self._noise.position != self._run.steps:
-            raise ValueError(f"The checkpoint has noise of step {self._noise.position} at step {self._run.steps}.")
         self.model.load_state_dict(content["model"])
         self.optimizer.load_state_dict(content["optimizer"])
 
