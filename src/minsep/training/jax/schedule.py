@@ -12,6 +12,9 @@ from minsep.training.schedule import LinearDecay
 def linear_decay(learning_rate: float, iterations: int) -> optax.Schedule:
     """Return `LinearDecay` as a schedule of optax.
 
+    - `learning_rate`: the learning rate before the decay.
+    - `iterations`: number of steps of the run.
+
     >>> schedule = linear_decay(0.2, iterations=1000)
     >>> [round(float(schedule(step)), 4) for step in (0, 250, 500, 750, 999)]
     [0.2, 0.2, 0.105, 0.01, 0.01]

@@ -26,9 +26,26 @@ if TYPE_CHECKING:
 class PrivateTraining(Training):
     """Parameters in private training: batches and noise of a mechanism, clipped gradients, then an optax optimiser.
 
-    - `loss(parameters, input, target)` is that of one example.
-    - `scale_stability` turns Adam into scale-then-privatize (see `minsep.training.torch.ScaleThenPrivatize`).
-    - Everything else is as in `minsep.training.torch.PrivateTraining`, and so are the numbers under the same seed.
+    A step gives the optimiser (sum of clipped gradients + clip norm * row of noise) / expected batch as the gradient,
+    for an empty batch too. The same seed gives the batches and the noise of `minsep.training.torch.PrivateTraining`.
+
+    - `parameters`: a tree of arrays, the initial values.
+    - `loss(parameters, input, target)` is the loss of one example.
+    - `optimizer`: any gradient transformation of optax.
+    - `mechanism`: gives batches and noise. Its strategy must be banded or have a banded inverse.
+    - `num_examples`: size of the dataset.
+    - `clip_norm`: bound on the norm of the gradient of one example, over all parameters.
+    - `expected_batch`: the public divisor, never the size of the batch at hand. None is the expected batch size of the
+      sampling scheme.
+    - `micro_batch`: number of examples whose gradients are in memory at once. Batches are padded to a multiple of it.
+    - `per_layer`: whether each of K layers is clipped to `clip_norm / sqrt(K)`. Leaves of one parent in the tree are a
+      layer.
+    - `scale_stability`: turns Adam into scale-then-privatize, as `minsep.training.torch.ScaleThenPrivatize` does. None
+      leaves the gradients unscaled.
+    - `certificate`: must have passed and be of this mechanism. Both are read off it and not verified.
+    - `verify`: whether the samples of the certificate are drawn again, which takes as long as `minsep.verify`. One that
+      does not hold is refused.
+    - `seed`: makes the run reproducible, and is as secret as the data. None is a key from the operating system.
 
     >>> import minsep
     >>> inputs, targets = np.ones((500, 4), dtype=np.float32), np.ones(500, dtype=np.float32)
@@ -86,7 +103,11 @@ class PrivateTraining(Training):
         self._noise = self._private.init(self.parameters)
 
     def step(self, inputs: Tree, targets: Tree) -> None:
-        """Train on the examples of the next batch: all of them, and no others."""
+        """Train on the examples of the next batch: all of them, and no others.
+
+        - `inputs`, `targets`: arrays, or trees of arrays. Their first dimension counts the examples, in the order of
+          the batch.
+        """
         counts = {len(leaf) for leaf in jax.tree.leaves((inputs, targets))}
         if len(counts) != 1:
             raise ValueError(f"The examples have first dimensions of {sorted(counts)}, but these must be one number.")
@@ -129,7 +150,7 @@ class PrivateTraining(Training):
         self._key = key
         run = self._run
         self._private = transformation(run.mechanism, run.clip_norm, run.expected_batch, None, key)
-        # The ring of past rows is changed in place.
+        # The past rows are changed in place.
         self._step = jax.jit(self._compiled_step, donate_argnums=2)
 
     def _compiled_step(

@@ -24,12 +24,17 @@ def privatize(
 ) -> optax.GradientTransformation:
     """Return the transformation of sums of clipped gradients to (sum + clip_norm * row of C^-1 Z) / expected batch.
 
-    - The state is the past rows of noise (bands - 1 of them, float32, or float64 with jax_enable_x64) and the position.
-      It is as secret as the data.
-    - Rows of Z come from a cryptographic generator on the host, by a callback that is a pure function of (key, row).
-      Without a seed its key is fresh and cannot be saved: `PrivateTraining` has checkpoints.
-    - `normals` replaces them: a function from the number of a row to its values, noise multiplier included.
-    - Parameters are one flat vector in the order of their tree. Updates beyond `iterations` are NaN.
+    - `mechanism`: gives C and the noise multiplier. Its strategy must be banded or have a banded inverse.
+    - `clip_norm`: the norm to which the gradients in the sums were clipped.
+    - `expected_batch`: the public divisor, never the size of the batch at hand.
+    - `seed`: makes the noise reproducible, and is as secret as the data. None is a fresh key from the operating system.
+      Such a key cannot be saved: `PrivateTraining` has checkpoints.
+    - `normals`: replaces the rows of Z. A function from the number of a row to its values, noise multiplier included.
+
+    The state is the past rows of noise (bands - 1 of them, float32, or float64 with jax_enable_x64) and the position.
+    It is as secret as the data. Rows of Z come from a cryptographic generator on the host, by a callback that is a pure
+    function of (key, row). Parameters are one flat vector in the order of their tree. Updates beyond the last iteration
+    are NaN.
 
     >>> import jax.numpy as jnp, minsep
     >>> strategy = minsep.BandedToeplitz.optimal(iterations=10, bands=3)
@@ -49,7 +54,11 @@ def privatize(
 def transformation(
     mechanism: Mechanism, clip_norm: float, expected_batch: float, normals: Normals | None, key: Key
 ) -> optax.GradientTransformation:
-    """Return the transformation whose rows of Z are `normals`, or those under a key."""
+    """Return the transformation of `privatize` under a given key.
+
+    - `mechanism`, `clip_norm`, `expected_batch`, `normals`: as for `privatize`.
+    - `key`: the secret key of the rows of Z, unused if there are `normals`.
+    """
     check_stable(mechanism.strategy, noise_dtype())
 
     def init(parameters: Tree) -> NoiseState:

@@ -13,9 +13,11 @@ from minsep.training.torch.clipping import ClippedSum
 class ScaleThenPrivatize:
     """Adam whose gradients are scaled to one size in all coordinates before they are clipped and noised.
 
-    The scales are 1 / (sqrt(v) + stability), v being Adam's estimate of second moments after the steps before: a
-    function of what was released already. After the noise they are taken off again. Algorithm 8 of Ganesh, McMahan and
-    Thakurta, "On Design Principles for Private Adaptive Optimizers" (2025). The clip norm is that of scaled gradients.
+    - `stability`: the scales are 1 / (sqrt(v) + stability). A large one is plain Adam after noise.
+
+    Here v is Adam's estimate of second moments after the steps before, a function of what was released already. After
+    the noise is added, the gradient is divided by the scales. The clip norm bounds scaled gradients. Algorithm 8 of
+    Ganesh, McMahan and Thakurta, "On Design Principles for Private Adaptive Optimizers" (2025).
     """
 
     stability: float = 1e-3
@@ -24,7 +26,11 @@ class ScaleThenPrivatize:
         validate.real(stability=self.stability, above=0)
 
     def scales(self, optimizer: torch.optim.Optimizer, clipped: ClippedSum) -> Tensor:
-        """Return the scales of the next step, as a flat vector."""
+        """Return the scales of the next step, as a flat vector.
+
+        - `optimizer`: Adam or AdamW, which holds the second moments.
+        - `clipped`: gives the order of the parameters.
+        """
         flat = torch.zeros(clipped.size, dtype=clipped.dtype, device=clipped.device)
         for parameter, part in zip(clipped.parameters.values(), clipped.parts(flat).values(), strict=True):
             if "exp_avg_sq" in optimizer.state[parameter]:
