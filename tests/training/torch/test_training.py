@@ -9,71 +9,16 @@ from torch import nn
 
 import minsep
 from minsep.randomness import Key, NormalRows
-from minsep.training.torch import LinearDecay, PrivateTraining, ScaleThenPrivatize
-from minsep.training.torch.clipping import ClippedSum
-from tests.training.small import TWO_WORKERS, seeds_of
-
-EXAMPLES = 60
-CLIP = 0.7
-KEPT = 1 - 2**-14  # of the clip norm
-cross_entropy = nn.functional.cross_entropy
-
-
-def mechanism_of(iterations=12, bands=3, rate=0.1, noise_multiplier=0.9, **options):
-    strategy = minsep.BandedToeplitz.optimal(iterations=iterations, bands=bands)
-    return minsep.Mechanism(strategy, minsep.MinSep(rate=rate, min_sep=bands), noise_multiplier, **options)
-
-
-def data(seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    inputs = 3 * torch.randn(EXAMPLES, 1, 6, 6, generator=generator)
-    return inputs, torch.randint(0, 3, (EXAMPLES,), generator=generator)
-
-
-def small_model(seed=0):
-    torch.manual_seed(seed)
-    return nn.Sequential(nn.Conv2d(1, 2, 3), nn.GroupNorm(1, 2), nn.ReLU(), nn.Flatten(), nn.Linear(32, 3))
-
-
-def gradient_of_one(model, inputs, targets):
-    model.zero_grad()
-    cross_entropy(model(inputs[None]), targets[None]).backward()
-    return [parameter.grad.clone() for parameter in model.parameters()]
-
-
-def clipped_by_loop(model, inputs, targets, clip_norm, layers):
-    """The sum of clipped gradients, one backward pass an example; `layers` are groups of parameters' positions."""
-    total = [torch.zeros_like(parameter) for parameter in model.parameters()]
-    for x, y in zip(inputs, targets, strict=True):
-        gradient = gradient_of_one(model, x, y)
-        for layer in layers:
-            norm = torch.cat([gradient[i].flatten() for i in layer]).norm()
-            factor = min(1.0, KEPT * clip_norm / len(layers) ** 0.5 / float(norm))
-            for i in layer:
-                total[i] += factor * gradient[i]
-    return torch.cat([part.flatten() for part in total])
-
-
-@pytest.mark.parametrize("per_layer", [False, True])
-@pytest.mark.parametrize("count", [0, 1, 5, 9])
-def test_the_sum_equals_a_loop_over_examples(count, per_layer):
-    model, (inputs, targets) = small_model(), data()
-    clipped = ClippedSum(model, cross_entropy, CLIP, micro_batch=4, per_layer=per_layer)
-    flat = torch.zeros(clipped.size)
-    clipped.add_to(flat, inputs[:count], targets[:count], None, seeds_of)
-    layers = [[0, 1], [2, 3], [4, 5]] if per_layer else [[0, 1, 2, 3, 4, 5]]
-    expected = clipped_by_loop(model, inputs[:count], targets[:count], CLIP, layers)
-    assert_allclose(flat, expected, atol=1e-6)
-
-
-def test_every_gradient_is_within_the_clip_norm():
-    model, (inputs, targets) = small_model(), data()
-    for per_layer in (False, True):
-        clipped = ClippedSum(model, cross_entropy, CLIP, micro_batch=4, per_layer=per_layer)
-        for i in range(EXAMPLES):
-            flat = torch.zeros(clipped.size)
-            clipped.add_to(flat, 1e3 * inputs[i : i + 1], targets[i : i + 1], None, seeds_of)
-            assert flat.norm() <= CLIP
+from minsep.training.torch import LinearDecay, PrivateTraining
+from tests.training.torch.images import (
+    CLIP,
+    EXAMPLES,
+    clipped_by_loop,
+    cross_entropy,
+    data,
+    mechanism_of,
+    small_model,
+)
 
 
 @pytest.mark.parametrize(
@@ -146,22 +91,6 @@ def test_a_gradient_that_is_not_finite_is_refused_with_the_step(bad):
         trainer.step(inputs[second], targets[second])
     with pytest.raises(RuntimeError, match="interrupted"):
         trainer.save("never written")
-
-
-@pytest.mark.parametrize(
-    ("layer", "words"),
-    [
-        (nn.BatchNorm2d(2), "BatchNorm2d, which mixes examples"),
-        (nn.SyncBatchNorm(2), "SyncBatchNorm, which mixes"),
-        (nn.InstanceNorm2d(2, track_running_stats=True), "InstanceNorm2d that keeps statistics"),
-        (nn.Embedding(3, 2, max_norm=1.0), "Embedding with max_norm"),
-    ],
-)
-def test_layers_that_mix_examples_are_refused_by_name(layer, words):
-    model = nn.Sequential(nn.Conv2d(1, 2, 3), layer)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    with pytest.raises(ValueError, match=f"layer '1', a {words}"):
-        PrivateTraining(model, cross_entropy, optimizer, mechanism_of(), num_examples=EXAMPLES, clip_norm=1.0)
 
 
 def test_what_is_trained_on_is_what_was_drawn():
@@ -243,28 +172,6 @@ def test_a_certificate_is_verified_if_that_is_asked_for():
         trainer(None, verify=True)
 
 
-@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on a machine of one core
-def test_a_loader_with_workers_trains_as_batches_do():
-    inputs, targets = data()
-    weights = []
-    for workers in (None, {}, TWO_WORKERS):
-        model = small_model()
-        trainer = PrivateTraining(
-            model, cross_entropy, torch.optim.SGD(model.parameters(), lr=0.1), mechanism_of(rate=0.03),
-            num_examples=EXAMPLES, clip_norm=CLIP, seed=2,
-        )  # fmt: skip
-        if workers is None:
-            pairs = ((inputs[indices], targets[indices]) for indices in trainer.batches())
-        else:
-            pairs = trainer.loader(torch.utils.data.TensorDataset(inputs, targets), **workers)
-        for some, their_targets in pairs:
-            trainer.step(some, their_targets)
-        assert trainer.steps == 12
-        weights.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
-    assert torch.equal(weights[0], weights[1])
-    assert torch.equal(weights[0], weights[2])
-
-
 def test_each_parameter_has_noise_of_its_own_dtype():
     model = nn.Sequential(nn.Linear(4, 3).to(torch.bfloat16), nn.Flatten(), nn.Linear(3, 2, dtype=torch.float64))
 
@@ -319,41 +226,6 @@ def test_the_learning_rate_follows_the_schedule():
     assert rates[-1] == pytest.approx(0.01)
 
 
-def test_scale_then_privatize_equals_its_algorithm():
-    mechanism, stability, rate, betas, epsilon = mechanism_of(iterations=6), 0.05, 0.03, (0.9, 0.99), 1e-6
-    model, (inputs, targets) = small_model(), data()
-    reference = small_model()
-    optimizer = torch.optim.Adam(model.parameters(), lr=rate, betas=betas, eps=epsilon)
-    trainer = PrivateTraining(
-        model, cross_entropy, optimizer, mechanism,
-        num_examples=EXAMPLES, clip_norm=CLIP, scaling=ScaleThenPrivatize(stability), seed=3,
-    )  # fmt: skip
-    size = sum(parameter.numel() for parameter in model.parameters())
-    first, second = torch.zeros(size), torch.zeros(size)
-    for step, (indices, row) in enumerate(zip(trainer.batches(), mechanism.noise(size, seed=3), strict=True), 1):
-        scales = 1 / (second.sqrt() + stability)
-        total = torch.from_numpy(CLIP * row)
-        for i in indices:
-            gradient = torch.cat([part.flatten() for part in gradient_of_one(reference, inputs[i], targets[i])])
-            scaled = scales * gradient
-            total = total + scaled * min(1.0, KEPT * CLIP / float(scaled.norm()))
-        gradient = total / (0.1 * EXAMPLES) / scales
-        first = betas[0] * first + (1 - betas[0]) * gradient
-        second = betas[1] * second + (1 - betas[1]) * gradient**2
-        update = first / (1 - betas[0] ** step) / ((second / (1 - betas[1] ** step)).sqrt() + epsilon)
-        with torch.no_grad():
-            weights = nn.utils.parameters_to_vector(reference.parameters()) - rate * update
-            nn.utils.vector_to_parameters(weights, reference.parameters())
-        trainer.step(inputs[indices], targets[indices])
-        found = nn.utils.parameters_to_vector(model.parameters()).detach()
-        assert_allclose(found, weights, atol=5e-5)
-    with pytest.raises(ValueError, match="needs Adam"):
-        PrivateTraining(
-            model, cross_entropy, torch.optim.SGD(model.parameters(), lr=1.0), mechanism,
-            num_examples=EXAMPLES, clip_norm=CLIP, scaling=ScaleThenPrivatize(),
-        )  # fmt: skip
-
-
 def test_inputs_may_be_several_tensors():
     class TwoInputs(nn.Module):
         def __init__(self):
@@ -376,107 +248,6 @@ def test_inputs_may_be_several_tensors():
             trainer.step(pack(indices), targets[indices])
         weights.append(model.layer.weight.detach().clone())
     assert torch.equal(*weights)
-
-
-def test_long_gradients_are_within_the_clip_norm():
-    # Eight large entries and many small ones: squares of the small ones are lost in a sum of single precision.
-    coefficients = torch.full((1, 1 << 20), 2.43e-4)
-    coefficients[0, :8] = 1.0
-    model = nn.Linear(1 << 20, 1, bias=False)
-    clipped = ClippedSum(model, lambda outputs, targets: outputs.sum(), CLIP, micro_batch=4, per_layer=False)
-    flat = torch.zeros(clipped.size)
-    clipped.add_to(flat, coefficients, torch.zeros(1), None, seeds_of)
-    assert_allclose(flat.double().norm(), KEPT * CLIP, rtol=2e-6)
-
-
-class _Counting(torch.utils.data.Dataset):
-    """Examples that are their own numbers."""
-
-    def __len__(self):
-        return EXAMPLES
-
-    def __getitem__(self, index):
-        return torch.tensor([float(index)]), torch.zeros(1)
-
-
-def unamplified_training(**options):
-    strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=5)
-    mechanism = minsep.Mechanism(strategy, minsep.Unamplified(min_sep=5, participations=4), noise_multiplier=1.0)
-    model = nn.Linear(1, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    return PrivateTraining(
-        model, nn.functional.mse_loss, optimizer, mechanism, num_examples=EXAMPLES, clip_norm=1.0, seed=3, **options
-    )
-
-
-@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on a machine of one core
-@pytest.mark.parametrize("workers", [{}, TWO_WORKERS], ids=["none", "two"])
-def test_a_loader_that_was_left_goes_on_after_the_last_step(workers):
-    expected = [indices.tolist() for indices in unamplified_training().mechanism.batches(EXAMPLES, seed=3)]
-    trainer, found = unamplified_training(), []
-    loader = trainer.loader(_Counting(), **workers)
-    while trainer.steps < 20:
-        assert len(loader) == 20 - trainer.steps
-        for place, (some, targets) in enumerate(loader):
-            if place == 11:  # read, and not trained on
-                break
-            found.append(some.flatten().int().tolist())
-            trainer.step(some, targets)
-    assert found == expected
-
-
-def test_of_two_loaders_the_older_one_ends():
-    trainer = unamplified_training()
-    older, newer = (iter(trainer.loader(_Counting())) for _ in range(2))
-    next(older)
-    trainer.step(*next(newer))
-    with pytest.raises(RuntimeError, match="Another loader was begun"):
-        next(older)
-    trainer.step(*next(newer))
-
-
-def test_a_loader_out_of_order_is_refused():
-    with pytest.raises(ValueError, match="in_order is False"):
-        unamplified_training().loader(_Counting(), num_workers=2, in_order=False)
-
-
-class _RunningMean(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(4))
-
-    def forward(self, x):
-        self.mean = 0.5 * self.mean + 0.5 * x.mean(0)
-        return x - self.mean
-
-
-class _LastSeen(nn.Module):
-    def forward(self, x):
-        self.last = x
-        return x
-
-
-@pytest.mark.parametrize(("layer", "attribute"), [(_RunningMean(), "mean"), (_LastSeen(), "last")])
-def test_layers_that_keep_what_they_saw_are_refused_by_name(layer, attribute):
-    model = nn.Sequential(nn.Linear(4, 4), layer, nn.Linear(4, 3))
-    clipped = ClippedSum(model, cross_entropy, CLIP, micro_batch=1, per_layer=False)
-    with pytest.raises(ValueError, match=rf"layer '1', a {type(layer).__name__}, which sets '{attribute}'"):
-        clipped.add_to(torch.zeros(clipped.size), torch.ones(3, 4), torch.zeros(3, dtype=torch.long), None, seeds_of)
-
-
-def test_a_parameter_may_be_one_number():
-    class Scaled(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.scale = nn.Parameter(torch.tensor(2.0))
-
-        def forward(self, x):
-            return self.scale * x
-
-    clipped = ClippedSum(Scaled(), lambda outputs, targets: outputs.sum(), 10.0, micro_batch=2, per_layer=False)
-    flat = torch.zeros(1)
-    clipped.add_to(flat, torch.tensor([1.0, 2.0, 4.0]), torch.zeros(3), None, seeds_of)
-    assert flat.tolist() == [7.0]
 
 
 def test_clip_norms_and_optimizers_that_cannot_work_are_refused():
