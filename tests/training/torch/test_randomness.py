@@ -345,17 +345,3 @@ def test_a_resumed_run_may_have_another_micro_batch(tmp_path):
     resumed = PrivateTraining.resume(tmp_path / "run.checkpoint", *arguments(dropout=0.5), mechanism_of(), **other)
     train(resumed)
     np.testing.assert_allclose(weights_of(resumed.model), weights_of(straight.model), atol=1e-5)
-
-
-def test_seeds_are_a_function_of_step_and_index():
-    trainer = trainer_of()
-    batches = trainer.batches()
-    first = next(batches)
-    seeds = trainer.seeds(first)
-    assert seeds.shape == (first.size, 2)
-    assert_array_equal(trainer.seeds(first[::-1]), seeds[::-1])
-    inputs, targets = data()
-    trainer.step(inputs[first], targets[first])
-    assert not np.isin(trainer.seeds(first), seeds).any()
-    assert not np.isin(trainer_of(seed=None).seeds(first), seeds).any()
-    assert len({tuple(row) for row in trainer.seeds(np.arange(1000)).tolist()}) == 1000
