@@ -255,6 +255,7 @@ def test_a_run_that_was_saved_continues_as_if_it_was_not(adapter, tmp_path):
     straight = train(adapter, trainer_of(adapter, optimizer="adam", seed=7))
     saved = train(adapter, trainer_of(adapter, optimizer="adam", seed=7), steps=5)
     saved.save(tmp_path / "run.checkpoint")
+    assert saved.steps == 5
     assert_array_equal(adapter.parameters(train(adapter, saved)), adapter.parameters(straight))
 
 
