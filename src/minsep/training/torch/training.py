@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, default_collate
 
+from minsep import _validation as validate
 from minsep.mechanism import Mechanism
 from minsep.state import State
 from minsep.training.base import Training
@@ -197,8 +198,7 @@ class PrivateTraining(Training):
         return {"noise": noise, "model": dict(self.model.state_dict()), "optimizer": self.optimizer.state_dict()}
 
     def _noise_position(self, content: State) -> int:
-        position: int = content["noise"]["position"]
-        return position
+        return validate.integer(position=content["noise"].get("position"), at_least=0)
 
     def _restore(self, content: State) -> None:
         noise = content["noise"]
