@@ -172,10 +172,14 @@ class Mechanism(Described):
             self.noise_multiplier,
             shape,
             _dtype(dtype),
-            Key.of(seed).derive(f"noise {self.fingerprint}"),
+            self.noise_key(seed),
             columns=columns,
             fingerprint=self.fingerprint,
         )
+
+    def noise_key(self, seed: int | None = None) -> Key:
+        """Return the key under which `noise` draws Z for this `seed`: fresh without one, and as secret as the data."""
+        return Key.of(seed).derive(f"noise {self.fingerprint}")
 
     def describe(self) -> Description:
         """Return the mechanism as plain data."""

@@ -19,13 +19,13 @@ _VERSION = 1
 
 
 class Guard:
-    """Marks a change of several steps, so that one that was interrupted is noticed and not gone on with."""
+    """Marks the steps of a stream. An interrupted step cannot be continued."""
 
     def __init__(self) -> None:
         self._under_way = False
 
     def check(self) -> None:
-        """Refuse to go on after an interruption."""
+        """Refuse to continue after an interruption."""
         if self._under_way:
             raise RuntimeError("The stream was interrupted in the middle of a step: restore it by load_state_dict().")
 

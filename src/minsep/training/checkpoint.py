@@ -11,20 +11,32 @@ from minsep.state import State, check_envelope, load_state, save_state
 
 Array = NDArray[Any]
 Encode = Callable[[Any], tuple[Array, str] | None]
-"""Return a framework's array as NumPy's, with a note for decoding; None for a value that is none."""
+"""Return an array of a framework as one of NumPy, with a note for decoding; None for any other value."""
 Decode = Callable[[Array, str], Any]
+"""Return the array of a framework that gave an array of NumPy and a note."""
 
 _PLAIN = (bool, int, float, str, type(None))
 
 
 def save_checkpoint(path: str | os.PathLike[str], identity: State, content: Any, encode: Encode) -> None:
-    """Write what a checkpoint belongs to and its content; an interrupted write leaves the old file as it was."""
+    """Write a checkpoint to a file that only its owner can read.
+
+    - `path`: the file. An interrupted write leaves an older file of that name as it was.
+    - `identity`: what the checkpoint belongs to, in plain data.
+    - `content`: numbers, text and arrays, in lists, tuples and dicts of any depth.
+    - `encode`: how an array of the framework becomes one of NumPy.
+    """
     arrays: dict[str, Array] = {}
     save_state(path, {**identity, "content": _pack(content, encode, arrays), **arrays})
 
 
 def load_checkpoint(path: str | os.PathLike[str], identity: State, decode: Decode) -> Any:
-    """Return the content of a checkpoint, refused unless it belongs to `identity`."""
+    """Return the content of a checkpoint.
+
+    - `path`: the file that `save_checkpoint` wrote.
+    - `identity`: what the checkpoint must belong to. Any other one is refused, and the error names what differs.
+    - `decode`: how an array of NumPy becomes one of the framework.
+    """
     state = load_state(path)
     check_envelope(state, identity)
     try:

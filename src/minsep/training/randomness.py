@@ -1,8 +1,8 @@
-"""Randomness of examples on their way (augmentation, dropout): a function of (key, step, index) and of nothing else.
+"""Random numbers that examples draw (augmentation, dropout): a function of (key, step, index) and of nothing else.
 
-Examples that draw one after another from one generator tell who came before them: when an example is sampled, all that
-follow it draw other numbers, and their contributions show that. So every example has numbers of its own. They are then
-the same whoever else is in the batch, whatever process or worker draws them, and when a run is resumed.
+If examples draw one after another from one generator, then an example that is sampled changes the numbers of all that
+follow it, and their contributions reveal it. So every example has random numbers of its own. They do not depend on the
+other examples of the batch, on the process or worker that draws them, or on whether the run was resumed.
 """
 
 import hashlib
@@ -22,6 +22,8 @@ from minsep.randomness import Key
 class ExampleSeeds:
     """Seeds of single examples under one secret key.
 
+    - `key`: the secret key. Each (step, index) has an independent seed under it.
+
     >>> seeds = ExampleSeeds(Key.from_seed(0))
     >>> seeds.of(step=3, index=7) == seeds.of(step=3, index=7)
     True
@@ -32,15 +34,26 @@ class ExampleSeeds:
     key: Key
 
     def of(self, step: int, index: int) -> bytes:
-        """Return the 32 bytes of an example in a step."""
+        """Return the seed of an example in a step: 32 bytes.
+
+        - `step`: number of the step, from 0.
+        - `index`: number of the example in the dataset.
+        """
         return self._hash(b"example %d %d" % (step, index))
 
     def of_batch(self, step: int) -> bytes:
-        """Return the 32 bytes of a step as a whole."""
+        """Return the seed of a whole batch: 32 bytes.
+
+        - `step`: number of the step, from 0.
+        """
         return self._hash(b"batch %d" % step)
 
     def words(self, step: int, indices: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint32]:
-        """Return two words for each of several examples, in rows."""
+        """Return short seeds of several examples: two words for each, in rows.
+
+        - `step`: number of the step, from 0.
+        - `indices`: numbers of the examples in the dataset.
+        """
         digests = b"".join(self.of(step, int(index))[:8] for index in indices)
         return np.frombuffer(digests, dtype="<u4").astype(np.uint32).reshape(-1, 2)
 
@@ -49,14 +62,17 @@ class ExampleSeeds:
 
 
 def seed_numpy_and_python(seed: bytes) -> None:
-    """Set the global generators of NumPy and of `random`."""
+    """Seed the global generators of NumPy and of `random`.
+
+    - `seed`: 32 bytes.
+    """
     np.random.seed(np.frombuffer(seed, dtype="<u4").astype(np.uint32))  # noqa: NPY002 what users' datasets draw from
     random.seed(seed)
 
 
 @contextmanager
 def numpy_and_python_kept() -> Iterator[None]:
-    """Leave the global generators of NumPy and of `random` as they were."""
+    """Put the global generators of NumPy and of `random` back at the end of a block."""
     of_numpy, of_python = np.random.get_state(), random.getstate()  # noqa: NPY002
     try:
         yield
@@ -67,7 +83,7 @@ def numpy_and_python_kept() -> Iterator[None]:
 
 @contextmanager
 def refusing_shared_draws() -> Iterator[None]:
-    """Refuse code for many examples at once that draws from the global generator of NumPy or of `random`."""
+    """Refuse a block of code for many examples that draws from the global generators of NumPy or of `random`."""
     before = _positions()
     yield
     for name, old, new in zip(("np.random", "random"), before, _positions(), strict=True):

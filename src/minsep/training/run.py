@@ -16,7 +16,7 @@ from minsep.randomness import Key
 from minsep.state import State, Uncopyable, envelope
 from minsep.training.randomness import ExampleSeeds
 
-# Accounting takes seconds to import, and a run without a certificate has no use for it.
+# Accounting takes seconds to import, and a run without a certificate does not need it.
 if TYPE_CHECKING:
     from minsep.accounting import Certificate
 
@@ -25,17 +25,27 @@ Indices = NDArray[np.int64]
 # 2: randomness of single examples under a key of its own.
 _FORMAT = 2
 
-# By how much less than the clip norm a gradient keeps: more than its computed norm can be too small (docs/rounding.md).
+# Clipped gradients are shorter than the clip norm by this share: more than the rounding of a norm (docs/rounding.md).
 CLIP_MARGIN = 2.0**-14
 
-# Squares of single precision are lost below it, and with them the norms that clipping needs.
+# Below it, squares underflow in single precision, and with them the norms that clipping needs.
 _LEAST_CLIP_NORM = 1e-9
 
 
 class PrivateRun(Uncopyable):
-    """The batches of a mechanism, of which each is trained on once and in order, and the step that the run is at.
+    """The batches of a mechanism and the step that a run is at. Every batch is trained on once, in order.
 
-    One of several processes takes every `processes`-th example of a batch, beginning with its own `rank`.
+    - `mechanism`: gives batches and noise.
+    - `num_examples`: size of the dataset.
+    - `clip_norm`: bound on the norm of the gradient of one example.
+    - `expected_batch`: public divisor of the sums. None is the expected batch size of the sampling scheme.
+    - `certificate`: must have passed and be of this mechanism. None is a run without a certificate.
+    - `verify`: whether the samples of the certificate are drawn again.
+    - `seed`: makes the run reproducible, and is as secret as the data. None is a key from the operating system.
+    - `rank`, `processes`: this is process number `rank` of so many. It takes every `processes`-th example of a batch,
+      from example `rank` on.
+
+    An interrupted step cannot be continued.
     """
 
     def __init__(
@@ -73,7 +83,11 @@ class PrivateRun(Uncopyable):
         self._interrupted = False
 
     def identity(self, kind: str, **more: object) -> State:
-        """Return what a checkpoint of this run must match."""
+        """Return what a checkpoint of this run must match.
+
+        - `kind`: kind of training, with the name of the framework.
+        - `more`: what must match besides, in plain data.
+        """
         return envelope(
             kind,
             self.mechanism.fingerprint,
@@ -85,7 +99,7 @@ class PrivateRun(Uncopyable):
         )
 
     def batches(self) -> Iterator[Indices]:
-        """Yield the rest of the batches without padding; each must be trained on before the next is drawn."""
+        """Yield the batches that remain, without padding. Each must be trained on before the next is drawn."""
         while True:
             if self._waiting:
                 raise RuntimeError("A batch was drawn and not trained on: call step() once for each batch.")
@@ -95,9 +109,10 @@ class PrivateRun(Uncopyable):
             yield self._draw(batch)
 
     def read_ahead(self) -> Iterator[tuple[int, list[int]]]:
-        """Yield (step, indices) of the steps that remain, for a loader that asks for several before a step.
+        """Yield (step, indices) of the steps that remain, for a loader that draws several batches before a step.
 
-        What an earlier reader asked for and did not train on is drawn again, and that reader is of no more use.
+        Batches that an earlier reader drew and that were not trained on are drawn again. The earlier reader is refused
+        from then on.
         """
         self._readers += 1
         reader = self._readers
@@ -114,12 +129,15 @@ class PrivateRun(Uncopyable):
 
     @property
     def remaining(self) -> int:
-        """Number of steps that were not taken yet."""
+        """Number of steps that remain."""
         return self._stream.iterations - self.steps
 
     @contextmanager
     def step(self, examples: int) -> Iterator[Indices]:
-        """Enter the next step, whose batch has so many examples, with their indices."""
+        """Enter the next step, and give the indices of its examples.
+
+        - `examples`: how many examples the step was given. Any other number than the batch has is refused.
+        """
         if self._interrupted:
             raise RuntimeError("The training was interrupted in the middle of a step: resume it from its checkpoint.")
         if not self._waiting:
@@ -137,7 +155,7 @@ class PrivateRun(Uncopyable):
         self._interrupted = False
 
     def state_dict(self) -> State:
-        """Return what restores the run after its last step, whatever was read ahead."""
+        """Return the state of the run after its last step. Batches that were read ahead are not part of it."""
         if self._interrupted:
             raise RuntimeError("The training was interrupted in the middle of a step: resume it from its checkpoint.")
         return {
@@ -147,7 +165,10 @@ class PrivateRun(Uncopyable):
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Continue as the run that gave this state would."""
+        """Continue as the run that gave this state would.
+
+        - `state`: what `state_dict` returned. A certificate in it is checked again.
+        """
         certificate = None if state["certificate"] is None else _read_certificate(state["certificate"])
         if certificate is not None and certificate != self.certificate:
             check_certificate(certificate, self.mechanism, self._verify)
@@ -164,47 +185,21 @@ class PrivateRun(Uncopyable):
         return mine
 
 
-class Training:
-    """What the trainings of all frameworks say about their run."""
-
-    _run: PrivateRun
-
-    @property
-    def steps(self) -> int:
-        """Number of steps taken."""
-        return self._run.steps
-
-    @property
-    def mechanism(self) -> Mechanism:
-        """The mechanism whose batches and noise these are."""
-        return self._run.mechanism
-
-    @property
-    def certificate(self) -> "Certificate | None":
-        """The proof of what the mechanism is worth, if one was given."""
-        return self._run.certificate
-
-    def batches(self) -> Iterator[Indices]:
-        """Yield the indices of the examples of each step that remains; one call of `step` answers each."""
-        return self._run.batches()
-
-    def seeds(self, indices: Indices) -> NDArray[np.uint32]:
-        """Return two words for each example, in rows: seeds of whatever is drawn for it in the next step.
-
-        They are a function of (secret key, step, index), so what an example draws tells nothing about the others. A row
-        seeds `np.random.default_rng(row)`, and is a key for `jax.random` as it is, of threefry, the default: draws by
-        "rbg" depend on the other examples under `vmap`.
-        """
-        return self._run.example_seeds.words(self.steps, indices)
-
-
 def check_clip_norm(clip_norm: float) -> float:
-    """Return the clip norm, refused if norms cannot be told from zero there."""
+    """Return the clip norm as a number.
+
+    - `clip_norm`: refused unless it is finite and so large that single precision distinguishes norms from zero.
+    """
     return validate.real(clip_norm=clip_norm, above=_LEAST_CLIP_NORM)
 
 
 def check_certificate(certificate: "Certificate", mechanism: Mechanism, verified: bool) -> None:
-    """Refuse a certificate that did not pass or is another mechanism's; if asked, draw its samples again as well."""
+    """Refuse a certificate that did not pass or that is of another mechanism.
+
+    - `certificate`: the certificate.
+    - `mechanism`: the mechanism that is run.
+    - `verified`: whether the samples of the certificate are drawn again. One that does not hold is refused then.
+    """
     from minsep.accounting import Certificate, verify
 
     if not isinstance(certificate, Certificate):
@@ -220,10 +215,13 @@ def check_certificate(certificate: "Certificate", mechanism: Mechanism, verified
 
 
 def refuse_gradient(step: int) -> ValueError:
-    """Return the refusal of a gradient that no clipping makes bounded."""
+    """Return the error for a gradient that is not finite: no clipping bounds it.
+
+    - `step`: number of the step, from 1.
+    """
     return ValueError(
-        f"Step {step} has an example whose gradient is not finite: nothing of the step was released. Mend the model or "
-        "the data and begin a new run, or resume this one if nobody saw what it did after its checkpoint."
+        f"Step {step} has an example whose gradient is not finite: nothing of the step was released. Fix the model or "
+        "the data and start a new run, or resume this one if nobody saw what it did after its checkpoint."
     )
 
 

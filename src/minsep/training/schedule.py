@@ -9,6 +9,9 @@ from minsep import _validation as validate
 class LinearDecay:
     """A factor of the learning rate: 1, then a straight line from a quarter to three quarters of the run, then `final`.
 
+    - `iterations`: number of steps of the run.
+    - `final`: the factor in the last quarter.
+
     >>> decay = LinearDecay(iterations=1500)
     >>> [decay(step) for step in (0, 375, 1125, 1499)]
     [1.0, 1.0, 0.05, 0.05]
@@ -34,6 +37,9 @@ class LinearDecay:
         return self.iterations / 2
 
     def __call__(self, step: int) -> float:
-        """Return the factor at a step, counted from 0."""
+        """Return the factor at a step.
+
+        - `step`: number of the step, from 0.
+        """
         done = min(max((step - self.begin) / self.length, 0.0), 1.0)
         return (1.0 - done) + self.final * done

@@ -14,7 +14,7 @@ from torch.func import functional_call, grad, vmap
 from minsep import _validation as validate
 from minsep.training.randomness import refusing_shared_draws
 from minsep.training.run import CLIP_MARGIN
-from minsep.training.torch_randomness import DrawsOfExamples, torch_kept
+from minsep.training.torch.randomness import DrawsOfExamples, torch_kept
 
 Loss = Callable[[Any, Any], Tensor]
 Examples = Any
@@ -31,9 +31,15 @@ _COLUMNS = 1 << 15
 class ClippedSum:
     """Adds up gradients of examples, each clipped to a norm over all trainable parameters.
 
-    The parameters are one flat vector, in the order in which the model names them. With `per_layer`, the parameters of
-    each of K modules are clipped to `clip_norm / sqrt(K)` by themselves, so that the whole is within `clip_norm` too.
-    `dtype` is that of gradients of single examples: float64 if a parameter is, and else float32.
+    - `model`: the model. Layers that mix examples or remember them are refused.
+    - `loss(outputs, targets)` is called for one example at a time, as a batch of one.
+    - `clip_norm`: bound on the norm of the gradient of one example.
+    - `micro_batch`: number of examples whose gradients are in memory at once.
+    - `per_layer`: whether the parameters of each of K modules are clipped to `clip_norm / sqrt(K)` by themselves. The
+      whole gradient is within `clip_norm` then too.
+
+    Sums are flat vectors, in the order in which the model names its parameters. The attribute `dtype` is that of
+    gradients of single examples: float64 if a parameter has it, and float32 otherwise.
     """
 
     def __init__(self, model: nn.Module, loss: Loss, clip_norm: float, micro_batch: int, per_layer: bool) -> None:
@@ -65,17 +71,22 @@ class ClippedSum:
         self._gradients = vmap(grad(loss_of_one), in_dims=(None, 0, 0), randomness="different")
 
     def parts(self, flat: Tensor) -> dict[str, Tensor]:
-        """Return a flat vector as its parts of each parameter, which share its memory."""
+        """Return the part of a flat vector that belongs to each parameter, by the parameter's name.
+
+        - `flat`: the vector. The parts share its memory.
+        """
         pieces = torch.split(flat, self._sizes)
         return dict(zip(self.parameters, pieces, strict=True))
 
     def add_to(
         self, flat: Tensor, inputs: Examples, targets: Examples, scales: Tensor | None, seeds_of: SeedsOf
     ) -> None:
-        """Add the clipped gradients of the examples to a flat vector; a gradient that is not finite makes it so too.
+        """Add the clipped gradients of the examples to a flat vector. A gradient that is not finite makes it so too.
 
-        Gradients are multiplied by the scales before they are clipped. What the model draws for an example, as dropout
-        does, follows from the example's seed.
+        - `flat`: the vector, changed in place.
+        - `inputs`, `targets`: the examples.
+        - `scales`: a flat vector by which gradients are multiplied before they are clipped, or None.
+        - `seeds_of`: returns the seeds of some of the examples, from which their dropout follows.
         """
         before = _held(self._model)
         with torch_kept(), refusing_shared_draws():
@@ -90,8 +101,8 @@ class ClippedSum:
         constants = {name: parameter.detach() for name, parameter in self.parameters.items()}
         examples = count_examples(inputs)
         for start in range(0, examples, self._micro_batch):
-            # Every micro-batch has one size, filled up with its first example: a kernel that is chosen by the size may
-            # round the gradients of all its examples otherwise, and then each would depend on who else is there.
+            # Every micro-batch has the same size, padded with its first example: a kernel that is chosen by the size
+            # may round all gradients differently, and then each would depend on the other examples.
             real = min(self._micro_batch, examples - start)
             places = torch.arange(start, start + self._micro_batch, device="cpu")
             places[real:] = start
@@ -115,8 +126,10 @@ class ClippedSum:
 def norms_of(parts: list[Tensor]) -> Tensor:
     """Return the norm of each row over several matrices, in double precision.
 
-    Torch adds up squares one after the other in single precision, which loses the small ones of a long row. So norms
-    are taken of short pieces, and then of these.
+    - `parts`: matrices with one row for each example.
+
+    A sum of squares in single precision loses the small entries of a long row. So norms are taken of short pieces, and
+    then of these norms.
 
     >>> row = torch.full((1, 1 << 20), 2.43e-4)
     >>> row[0, :8] = 1.0
@@ -137,7 +150,7 @@ def _rows(places: Tensor, tensor: Tensor) -> Tensor:
 
 
 def _of_places(seeds_of: SeedsOf, start: int, real: int, size: int) -> list[bytes]:
-    """Return the seeds of a micro-batch that is filled up with its first example."""
+    """Return the seeds of a micro-batch that is padded with its first example."""
     seeds = list(seeds_of(slice(start, start + real)))
     return seeds + [seeds[0]] * (size - real)
 
@@ -150,7 +163,9 @@ def _add_rows(total: Tensor, rows: Tensor, factors: Tensor) -> None:
 
 
 def count_examples(examples: Examples) -> int:
-    """Return how many examples there are; None stands for none.
+    """Return how many examples there are.
+
+    - `examples`: tensors whose first dimension counts examples, or None for an empty batch.
 
     >>> count_examples({"words": torch.zeros(3, 5), "mask": torch.zeros(3, 5)})
     3
@@ -164,7 +179,9 @@ def count_examples(examples: Examples) -> int:
 
 
 def refuse_mixing(model: nn.Module) -> None:
-    """Refuse a model with layers in which examples meet, or that remember the examples they saw.
+    """Refuse a model with layers that mix examples, or that remember the examples they saw.
+
+    - `model`: the model, not wrapped for parallel training.
 
     >>> refuse_mixing(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
     Traceback (most recent call last):
@@ -194,7 +211,7 @@ Held = dict[tuple[str, str, str], Any]
 
 
 def _held(model: nn.Module) -> Held:
-    """Return what layers hold besides their parameters, by layer, its kind and the attribute: what could change."""
+    """Return what layers hold besides their parameters, by (layer, its kind, attribute): what could change."""
     return {
         (name, type(layer).__name__, attribute): _fingerprint(value)
         for name, layer in model.named_modules()
@@ -204,7 +221,7 @@ def _held(model: nn.Module) -> Held:
 
 
 def _fingerprint(value: Any) -> Any:
-    """Return what is equal as long as a value has not changed."""
+    """Return a summary of a value that differs after the value has changed."""
     match value:
         case Tensor():
             return id(value), 0 if value.is_inference() else value._version

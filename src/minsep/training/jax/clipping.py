@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from minsep import _validation as validate
-from minsep.training.jax_noise import noise_dtype
+from minsep.training.jax.noise import noise_dtype
 from minsep.training.run import CLIP_MARGIN, check_clip_norm
 
 Tree = Any
@@ -24,13 +24,20 @@ def clipped_gradient(
 ) -> Callable[[Tree, Tree, Tree, jax.Array, Tree | None], Tree]:
     """Return a compiled function of (parameters, inputs, targets, mask, scales): the sum of clipped gradients.
 
-    - The first dimension of inputs, targets and mask is a multiple of `micro_batch`, as `padded` makes it; it may be 0.
-    - Examples whose mask is false count for nothing.
-    - Scales (None, or shaped like the parameters) multiply each gradient before it is clipped.
-    - With `per_layer`, leaves of one parent in the tree are a layer, and each of K layers is clipped to
-      `clip_norm / sqrt(K)`.
-    - Sums are float64 if jax_enable_x64 is set, and else float32: see docs/rounding.md.
-    - A gradient that is not finite makes the sum not finite.
+    - `loss(parameters, input, target)` is the loss of one example.
+    - `clip_norm`: bound on the norm of the gradient of one example, over all parameters.
+    - `micro_batch`: number of examples whose gradients are in memory at once.
+    - `per_layer`: whether each of K layers is clipped to `clip_norm / sqrt(K)` instead. Leaves of one parent in the
+      tree are a layer.
+
+    The arguments of the compiled function:
+
+    - The first dimension of inputs, targets and mask is a multiple of `micro_batch`, as `padded` makes it. It may be 0.
+    - Examples whose mask is false do not contribute.
+    - Scales (None, or a tree like the parameters) multiply each gradient before it is clipped.
+
+    Sums are float64 if jax_enable_x64 is set, and float32 otherwise: see docs/rounding.md. A gradient that is not
+    finite makes the sum not finite.
 
     >>> def loss(weights, x, y):
     ...     return (weights @ x - y) ** 2
@@ -50,7 +57,7 @@ def clipped_gradient(
             gradients = jax.tree.map(jnp.multiply, gradients, scales)
 
         def add(total: jax.Array, gradient: jax.Array, factors: jax.Array) -> jax.Array:
-            # Padding is taken out by `where`, because zero times what is not finite is not zero.
+            # Padding is removed by `where`, because zero times a value that is not finite is not zero.
             real = jnp.where(mask.reshape(-1, *[1] * (gradient.ndim - 1)), gradient, 0.0)
             return total + jnp.tensordot(
                 jnp.where(mask, factors, 0.0).astype(total.dtype),
@@ -77,9 +84,14 @@ def clipped_gradient(
 
 
 def padded(examples: Tree, count: int, micro_batch: int) -> tuple[Any, ...]:
-    """Return arrays of `count` examples padded to a multiple of `micro_batch`, and a mask that is false for padding.
+    """Return arrays padded to a multiple of `micro_batch`, and a mask that is false for the padding.
 
-    Sizes that are few keep compilations few. Padding repeats the first example, whose gradient is as finite as its own.
+    - `examples`: a tuple of arrays, or of trees of arrays, whose first dimension counts the examples.
+    - `count`: number of examples.
+    - `micro_batch`: that of `clipped_gradient`.
+
+    With few different sizes there are few compilations. Padding repeats the first example, so its gradient is finite if
+    that of the first example is.
 
     >>> padded((np.array([5, 6, 7]),), 3, 4)
     (array([5, 6, 7, 5]), array([ True,  True,  True, False]))
@@ -108,8 +120,10 @@ def _factors(gradients: Tree, clip_norm: float, per_layer: bool) -> Tree:
 def norms_of(parts: list[jax.Array]) -> jax.Array:
     """Return the norm of each row over several matrices.
 
-    Squares that are added up one after another in single precision lose the small ones of a long row. So norms are
-    taken of short pieces, then of pieces of these, until there is one.
+    - `parts`: matrices with one row for each example.
+
+    A sum of squares in single precision loses the small entries of a long row. So norms are taken of short pieces, then
+    of pieces of these norms, until one is left.
 
     >>> row = np.full((1, 1 << 20), 2.43e-4, dtype=np.float32)
     >>> row[0, :8] = 1.0

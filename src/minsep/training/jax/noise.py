@@ -18,22 +18,31 @@ Normals = Callable[[int], Row]
 
 
 class NoiseState(NamedTuple):
-    """Past rows (of C^-1 Z for a banded C, of Z for a banded C^-1), each at its position modulo their number."""
+    """The state of correlated noise between two steps.
+
+    - `past`: past rows (of C^-1 Z for a banded C, of Z for a banded C^-1), each at its position modulo their number.
+    - `position`: number of rows drawn so far.
+    """
 
     past: jax.Array
     position: jax.Array
 
 
 def noise_dtype() -> np.dtype[Any]:
-    """Return the widest dtype that JAX has, float64 if jax_enable_x64 is set: that of sums of gradients too.
+    """Return the dtype of noise and of sums of gradients: float64 if jax_enable_x64 is set, and float32 otherwise.
 
-    Noise on a coarser grid than the sums would let the sums show through.
+    Noise on a coarser grid than the sums would reveal the last bits of the sums.
     """
     return np.dtype(jnp.zeros(0, dtype=float).dtype)
 
 
 def secure_normals(mechanism: Mechanism, size: int, key: Key) -> Normals:
-    """Return the rows of Z that `Mechanism.noise` has under the same key."""
+    """Return the rows of Z that `Mechanism.noise` has under the same key, as a function of their number.
+
+    - `mechanism`: gives the noise multiplier.
+    - `size`: length of a row.
+    - `key`: the secret key, from `Mechanism.noise_key`.
+    """
     rows = NormalRows(key)
 
     def row(position: int) -> Row:
@@ -45,13 +54,22 @@ def secure_normals(mechanism: Mechanism, size: int, key: Key) -> Normals:
 
 
 def first_state(mechanism: Mechanism, size: int) -> NoiseState:
-    """Return the state before the first row: `bands - 1` rows of zeros."""
+    """Return the state before the first row: `bands - 1` rows of zeros.
+
+    - `mechanism`: its strategy must be banded or have a banded inverse.
+    - `size`: length of a row.
+    """
     past = jnp.zeros((_coefficients(mechanism).size - 1, size), dtype=noise_dtype())
     return NoiseState(past, jnp.zeros((), dtype=jnp.int32))
 
 
 def next_row(mechanism: Mechanism, normals: jax.Array, state: NoiseState) -> tuple[jax.Array, NoiseState]:
-    """Return the next row of C^-1 Z from the next row of Z; beyond the last one there is nothing but NaN."""
+    """Return the next row of C^-1 Z, and the state after it. Rows beyond the last one are NaN.
+
+    - `mechanism`: gives C.
+    - `normals`: the next row of Z.
+    - `state`: the state after the row before.
+    """
     first, *later = _coefficients(mechanism)
     count = len(later)
     slots = jnp.arange(count)
@@ -67,7 +85,12 @@ def next_row(mechanism: Mechanism, normals: jax.Array, state: NoiseState) -> tup
 
 
 def draw(normals: Normals, size: int, position: jax.Array) -> jax.Array:
-    """Return a row of Z within compiled code: a pure function of its number, computed on the host."""
+    """Return a row of Z within compiled code. It is computed on the host.
+
+    - `normals`: a pure function from the number of a row to its values.
+    - `size`: length of the row.
+    - `position`: number of the row, from 0.
+    """
 
     def on_host(position: Any) -> Row:
         return normals(int(position))

@@ -1,5 +1,4 @@
 import os
-import stat
 import subprocess
 import sys
 
@@ -8,10 +7,9 @@ import pytest
 import torch
 from numpy.testing import assert_array_equal
 
-import minsep
 from minsep.training.checkpoint import load_checkpoint, save_checkpoint
 from minsep.training.torch import PrivateTraining
-from minsep.training.torch_tensors import from_array, to_array
+from minsep.training.torch.tensors import from_array, to_array
 from tests.training.small import TWO_WORKERS, arguments, data, main, mechanism_of, options, train, weights_of
 
 
@@ -65,27 +63,6 @@ def test_a_loader_that_read_ahead_resumes_at_the_step_it_was_at(tmp_path):
     assert_array_equal(weights_of(resumed.model), np.load(tmp_path / "straight.npy"))
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"mechanism": mechanism_of(noise_multiplier=2.9)}, "has mechanism"),
-        ({"num_examples": 41}, "has num_examples 40, but this stream has 41"),
-        ({"clip_norm": 1.5}, "has clip_norm 1.0, but this stream has 1.5"),
-        ({"expected_batch": 5.0}, "has expected_batch 4.0"),
-        ({"per_layer": True}, "has per_layer False"),
-        ({"width": 6}, "has parameters"),
-    ],
-)
-def test_a_checkpoint_of_another_run_is_refused(checkpoint, change, words):
-    given = {"mechanism": mechanism_of(), **options(), **change}
-    with pytest.raises(ValueError, match=words):
-        PrivateTraining.resume(checkpoint, *arguments(given.pop("width", 4)), given.pop("mechanism"), **given)
-
-
-def test_a_checkpoint_is_its_owners_alone(checkpoint):
-    assert stat.S_IMODE(os.stat(checkpoint).st_mode) == 0o600
-
-
 def test_an_interrupted_save_leaves_the_previous_checkpoint(checkpoint, monkeypatch):
     before = checkpoint.read_bytes()
     trainer = PrivateTraining.resume(checkpoint, *arguments(), mechanism_of(), **options())
@@ -112,21 +89,6 @@ def test_loading_executes_nothing(checkpoint, tmp_path):
         with pytest.raises(ValueError, match="does not hold a state"):
             PrivateTraining.resume(tmp_path / name, *arguments(), mechanism_of(), **options())
     assert not (tmp_path / "executed").exists()
-
-
-def test_the_certificate_is_saved_and_checked(tmp_path):
-    mechanism = mechanism_of()
-    certificate = minsep.certify(mechanism, epsilon=2.0, delta=1e-3)
-    assert certificate.passed
-    trainer = PrivateTraining(*arguments(), mechanism, certificate=certificate, **options())
-    trainer.save(tmp_path / "run.checkpoint")
-    resumed = PrivateTraining.resume(tmp_path / "run.checkpoint", *arguments(), mechanism, **options())
-    assert resumed.certificate == certificate
-    PrivateTraining(*arguments(), mechanism, **options()).save(tmp_path / "bare.checkpoint")
-    given = PrivateTraining.resume(
-        tmp_path / "bare.checkpoint", *arguments(), mechanism, certificate=certificate, **options()
-    )
-    assert given.certificate is certificate
 
 
 def test_nested_values_come_back_as_they_were(tmp_path):

@@ -1,9 +1,8 @@
-"""Private training in PyTorch: any model without layers that mix examples, any optimiser of `torch.optim`."""
+"""Training in PyTorch: batches and noise of a mechanism, clipped gradients, then an optimiser of `torch.optim`."""
 
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,60 +13,46 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from minsep import _validation as validate
 from minsep.mechanism import Mechanism
 from minsep.state import State
-from minsep.training.checkpoint import load_checkpoint, save_checkpoint
-from minsep.training.run import PrivateRun, Training, check_clip_norm, refuse_gradient
-from minsep.training.schedule import LinearDecay
-from minsep.training.torch_clipping import ClippedSum, Examples, Loss, count_examples
-from minsep.training.torch_processes import Processes
-from minsep.training.torch_randomness import SeededCollate, SeededItems
-from minsep.training.torch_tensors import from_array, to_array
+from minsep.training.base import Training
+from minsep.training.run import PrivateRun, check_clip_norm, refuse_gradient
+from minsep.training.torch.clipping import ClippedSum, Examples, Loss, count_examples
+from minsep.training.torch.processes import Processes
+from minsep.training.torch.randomness import SeededCollate, SeededItems
+from minsep.training.torch.scaling import ScaleThenPrivatize
+from minsep.training.torch.tensors import from_array, to_array
 
 if TYPE_CHECKING:
     from minsep.accounting import Certificate
-
-__all__ = ["LinearDecay", "PrivateTraining", "ScaleThenPrivatize"]
-
-
-@dataclass(frozen=True)
-class ScaleThenPrivatize:
-    """Adam whose gradients are scaled to one size in all coordinates before they are clipped and noised.
-
-    The scales are 1 / (sqrt(v) + stability), v being Adam's estimate of second moments after the steps before: a
-    function of what was released already. After the noise they are taken off again. Algorithm 8 of Ganesh, McMahan and
-    Thakurta, "On Design Principles for Private Adaptive Optimizers" (2025). The clip norm is that of scaled gradients.
-    """
-
-    stability: float = 1e-3
-
-    def __post_init__(self) -> None:
-        validate.real(stability=self.stability, above=0)
-
-    def scales(self, optimizer: torch.optim.Optimizer, clipped: ClippedSum) -> Tensor:
-        """Return the scales of the next step, as a flat vector."""
-        flat = torch.zeros(clipped.size, dtype=clipped.dtype, device=clipped.device)
-        for parameter, part in zip(clipped.parameters.values(), clipped.parts(flat).values(), strict=True):
-            if "exp_avg_sq" in optimizer.state[parameter]:
-                part.copy_(optimizer.state[parameter]["exp_avg_sq"].flatten())
-        return flat.sqrt_().add_(self.stability).reciprocal_()
 
 
 class PrivateTraining(Training):
     """A model in private training: batches and noise of a mechanism, clipped gradients, then an optimiser.
 
-    - A step is (sum of clipped gradients + clip_norm * row of noise) / expected batch size, given to the optimiser as
-      the gradient. It is taken for an empty batch too. The divisor is public: never the size of the batch at hand.
+    A step gives the optimiser (sum of clipped gradients + clip norm * row of noise) / expected batch as the gradient,
+    for an empty batch too. It returns nothing, because losses and norms of a batch are not private.
+
+    - `model`: any module without layers that mix examples or remember them.
     - `loss(outputs, targets)` is called for one example at a time, as a batch of one.
-    - Random numbers of the forward pass, as dropout's, are a function of (secret key, step, index) for each example:
-      `torch.manual_seed` has no influence on them. Pass examples in the order of the batch.
-    - Gradients are taken of `micro_batch` examples at a time, which bounds the memory; the last ones are filled up to
-      that number, so one that is much larger than a batch wastes time.
-    - `clip_norm` bounds the norm of an example's gradient over all parameters, or with `per_layer` by equal parts.
-    - `schedule(step)` is a factor of the optimiser's learning rates, a function of the step (from 0) alone.
-    - Under `torch.distributed` each process takes its share of a batch and keeps its part of the noise.
-    - A `certificate` must be this mechanism's and have passed. That is read off it and not verified: `verify` draws its
-      samples again, which takes as long as `minsep.verify`, and refuses one that does not hold.
-    - The noise is of the parameters' order and sizes; without a seed its key comes from the operating system.
-    - A step tells nothing about the data: losses and norms of a batch are not private.
+    - `optimizer`: any optimiser that steps by one dense gradient. It holds the trainable parameters of the model.
+    - `mechanism`: gives batches and noise.
+    - `num_examples`: size of the dataset.
+    - `clip_norm`: bound on the norm of the gradient of one example, over all parameters.
+    - `expected_batch`: the public divisor, never the size of the batch at hand. None is the expected batch size of the
+      sampling scheme.
+    - `micro_batch`: number of examples whose gradients are in memory at once. The last micro-batch is padded to that
+      size, so a size much larger than a batch wastes time.
+    - `per_layer`: whether each of K modules is clipped to `clip_norm / sqrt(K)`.
+    - `scaling`: scales gradients before they are clipped, for Adam. None leaves them unscaled.
+    - `schedule(step)` is a factor of the optimiser's learning rates, a function of the step (from 0) alone. None keeps
+      the learning rates.
+    - `certificate`: must have passed and be of this mechanism. Both are read off it and not verified.
+    - `verify`: whether the samples of the certificate are drawn again, which takes as long as `minsep.verify`. One that
+      does not hold is refused.
+    - `seed`: makes the run reproducible, and is as secret as the data. None is a key from the operating system.
+
+    Random numbers of the forward pass, such as dropout's, are a function of (secret key, step, index) for each example.
+    `torch.manual_seed` has no influence on them. Under `torch.distributed` each process takes its share of a batch and
+    keeps its part of the noise.
 
     >>> import minsep
     >>> inputs, targets = torch.randn(500, 4), torch.randint(0, 2, (500,))
@@ -83,6 +68,9 @@ class PrivateTraining(Training):
     >>> trainer.steps
     20
     """
+
+    _encode = staticmethod(to_array)
+    _decode = staticmethod(from_array)
 
     def __init__(
         self,
@@ -128,20 +116,22 @@ class PrivateTraining(Training):
             columns=None if self._processes.count == 1 else self._columns,
         )
         self._processes.share_tensors([tensor.data for tensor in (*model.parameters(), *model.buffers())])
-        # In double precision, so that an example moves the sum by its clipped gradient and nothing else.
+        # In double precision, so that an example changes the sum by its clipped gradient and nothing else.
         self._flat = torch.zeros(self._clipped.size, dtype=torch.float64, device=self._clipped.device)
         for group in optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
 
     def loader(self, dataset: Dataset[Any], **options: Any) -> DataLoader[Any]:
-        """Return a `DataLoader` of the examples of each step that remains; its workers read ahead as they like.
+        """Return a `DataLoader` of the examples of each step that remains. Its workers may read ahead.
 
-        - The dataset gives pairs of inputs and targets; an empty batch comes as (None, None).
-        - A loop that was left may be entered again: it goes on after the last step.
-        - Before an item is made, the generators of torch, NumPy and `random` are seeded from (secret key, step, index),
-          whatever the number of workers, and before a batch is collated from (secret key, step). Where they were before
-          does not matter, and they are put back. A generator that the dataset keeps to itself is not known here: seed
-          it in `__getitem__`, as by `np.random.default_rng(np.random.randint(2**32, size=4))`.
+        - `dataset`: gives pairs of inputs and targets, by index. An empty batch comes as (None, None).
+        - `options`: those of `DataLoader`, such as `num_workers`. A `collate_fn` must keep the order of the items.
+
+        A loop that was left may be entered again: it continues after the last step. The generators of torch, NumPy and
+        `random` are seeded from (secret key, step, index) before an item is made, for any number of workers, and from
+        (secret key, step) before a batch is collated. They are put back afterwards. A generator of the dataset's own is
+        not known here: seed it in `__getitem__`, for example by
+        `np.random.default_rng(np.random.randint(2**32, size=4))`.
 
         >>> import minsep
         >>> inputs, targets = torch.randn(50, 4), torch.randint(0, 2, (50,))
@@ -158,14 +148,18 @@ class PrivateTraining(Training):
         if not options.get("in_order", True):
             raise ValueError("in_order is False, but steps must be taken in the order of the batches: leave it out.")
         collate: Any = SeededCollate(options.pop("collate_fn", None) or default_collate)
-        # Beginning a loader draws a number that is of no use here: not from the user's generator.
+        # A loader draws a number when it starts, which must not come from the user's generator.
         options.setdefault("generator", torch.Generator())
         items = SeededItems(dataset, self._run.example_seeds)
         sampler: Any = _ReadAhead(self._run)
         return DataLoader(items, batch_sampler=sampler, collate_fn=collate, **options)
 
     def step(self, inputs: Examples, targets: Examples) -> None:
-        """Train on the examples of the next batch: all of them, and no others."""
+        """Train on the examples of the next batch: all of them, and no others.
+
+        - `inputs`, `targets`: tensors, or tuples or dicts of tensors: the arguments of the model, and the second one of
+          the loss. Their first dimension counts the examples, in the order of the batch. None is an empty batch.
+        """
         examples = count_examples(inputs)
         if count_examples(targets) != examples:
             raise ValueError(f"There are {examples} inputs, but {count_examples(targets)} targets.")
@@ -188,43 +182,30 @@ class PrivateTraining(Training):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write model, optimiser, batches, noise and certificate to one file that only its owner can read.
 
-        The file is as secret as the data: it holds the keys of batches and noise. Every process calls this, the first
-        one writes; the number of processes may be another when the run is resumed.
+        - `path`: the file. An interrupted write leaves an older file of that name as it was.
+        - The file holds the keys of batches and noise. It is as secret as the data.
+        - Every process calls this, and the first one writes. The number of processes may change when the run resumes.
         """
+        super().save(path)
+        self._processes.wait()
+
+    def _content(self) -> State | None:
         noise = self._noise.state_dict()
         noise.pop("columns", None)
         noise["memory"] = self._processes.gather(noise["memory"], self._clipped.size)
-        if self._processes.rank == 0:
-            content = {
-                "run": self._run.state_dict(),
-                "noise": noise,
-                "model": dict(self.model.state_dict()),
-                "optimizer": self.optimizer.state_dict(),
-            }
-            save_checkpoint(path, self._identity(), content, to_array)
-        self._processes.wait()
+        if self._processes.rank > 0:
+            return None
+        return {"noise": noise, "model": dict(self.model.state_dict()), "optimizer": self.optimizer.state_dict()}
 
-    @classmethod
-    def resume(cls, path: str | os.PathLike[str], *arguments: Any, **options: Any) -> "PrivateTraining":
-        """Return the training that wrote a checkpoint, with the arguments it was made with; it goes on bit by bit.
+    def _noise_position(self, content: State) -> int:
+        return validate.integer(position=content["noise"].get("position"), at_least=0)
 
-        A checkpoint of another mechanism, number of examples, clip norm or model is refused. The noise is that of the
-        run before. So are dropout and what `loader` makes of the examples, with any number of processes and workers. If
-        data, loss or model are others now, nothing of that run after the checkpoint may ever be shown.
-        """
-        training = cls(*arguments, **options)
-        training._load(load_checkpoint(path, training._identity(), from_array))
-        return training
-
-    def _load(self, content: State) -> None:
+    def _restore(self, content: State) -> None:
         noise = content["noise"]
         if self._processes.count > 1:
             noise = {**noise, "columns": list(self._columns)}
             noise["memory"] = np.ascontiguousarray(noise["memory"][:, slice(*self._columns)])
         self._noise.load_state_dict(noise)
-        self._run.load_state_dict(content["run"])
-        if self._noise.position != self._run.steps:
-            raise ValueError(f"The checkpoint has noise of step {self._noise.position} at step {self._run.steps}.")
         self.model.load_state_dict(content["model"])
         self.optimizer.load_state_dict(content["optimizer"])
 
@@ -255,7 +236,7 @@ class PrivateTraining(Training):
 
 
 class _ReadAhead:
-    """Batches as (step, indices), noted in the run as they are drawn."""
+    """A sampler of batches as (step, indices). The run notes each batch when it is drawn."""
 
     def __init__(self, run: PrivateRun) -> None:
         self._run = run

@@ -1,4 +1,4 @@
-"""Tensors as arrays of NumPy and back, bit by bit."""
+"""Tensors of PyTorch as arrays of NumPy and back, bit by bit."""
 
 from typing import Any
 
@@ -12,7 +12,9 @@ _BITS = {1: torch.uint8, 2: torch.int16}
 
 
 def to_array(value: Any) -> tuple[NDArray[Any], str] | None:
-    """Return a tensor as an array and the name of its dtype.
+    """Return a tensor as an array of NumPy and the name of its dtype; None for any other value.
+
+    - `value`: a tensor, on any device.
 
     >>> array, dtype = to_array(torch.tensor([1.0, 2.0], dtype=torch.bfloat16))
     >>> from_array(array, dtype)
@@ -28,7 +30,11 @@ def to_array(value: Any) -> tuple[NDArray[Any], str] | None:
 
 
 def from_array(array: NDArray[Any], name: str) -> Tensor:
-    """Return the tensor that gave an array and a name."""
+    """Return the tensor that `to_array` was given, on the host.
+
+    - `array`: the array of NumPy.
+    - `name`: the name of the dtype. One that torch does not know is refused.
+    """
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype):
         raise ValueError(f"The checkpoint holds a tensor of dtype {name!r}, which torch does not know.")

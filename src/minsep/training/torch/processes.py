@@ -1,4 +1,4 @@
-"""Processes that train one model together under `torch.distributed`, each with a part of the noise."""
+"""Processes that train one model together under `torch.distributed`. Each holds a part of the noise."""
 
 import hashlib
 import secrets
@@ -11,7 +11,10 @@ from torch import distributed as together
 
 
 class Processes:
-    """This process among those of the default group; alone if there is no group."""
+    """This process among those of the default group. Without a group it is the only one.
+
+    - `device`: where tensors must be for the processes to exchange them.
+    """
 
     def __init__(self, device: torch.device) -> None:
         grouped = together.is_available() and together.is_initialized()
@@ -20,7 +23,10 @@ class Processes:
         self._device = device
 
     def shared_seed(self, seed: int | None) -> int | None:
-        """Return the seed that all processes use: the one given, or one that the first draws and sends around."""
+        """Return the seed that all processes use.
+
+        - `seed`: the seed. If it is None and there are several processes, the first one draws a seed for all.
+        """
         if self.count == 1 or seed is not None:
             return seed
         drawn = torch.tensor(list(secrets.token_bytes(32)), dtype=torch.uint8, device=self._device)
@@ -28,7 +34,10 @@ class Processes:
         return int.from_bytes(bytes(drawn.tolist()), "big")
 
     def agree(self, on: str) -> None:
-        """Refuse processes that were not given the same: their batches would differ, and their noise be another's."""
+        """Refuse processes that were given different arguments: their batches and their noise would not fit together.
+
+        - `on`: the arguments as text, which must be the same in all processes.
+        """
         if self.count == 1:
             return
         mine = torch.tensor(list(hashlib.sha256(on.encode()).digest()), dtype=torch.uint8, device=self._device)
@@ -43,24 +52,37 @@ class Processes:
             )
 
     def share_tensors(self, tensors: list[Tensor]) -> None:
-        """Set tensors to those of the first process."""
+        """Set tensors to those of the first process.
+
+        - `tensors`: changed in place, and in the same order in all processes.
+        """
         if self.count > 1:
             for tensor in tensors:
                 together.broadcast(tensor, src=0)
 
     def columns(self, size: int) -> tuple[int, int]:
-        """Return where this process's part of a flat vector begins and ends."""
+        """Return where this process's part of a flat vector begins and ends.
+
+        - `size`: length of the vector. It must be at least the number of processes.
+        """
         if size < self.count:
             raise ValueError(f"The model has {size} parameters, but {self.count} processes need one each at least.")
         return size * self.rank // self.count, size * (self.rank + 1) // self.count
 
     def add_up(self, flat: Tensor) -> None:
-        """Set a vector to the sum of all processes' vectors."""
+        """Set a vector to the sum of the vectors of all processes.
+
+        - `flat`: changed in place.
+        """
         if self.count > 1:
             together.all_reduce(flat)
 
     def gather(self, part: NDArray[np.floating], size: int) -> NDArray[np.floating] | None:
-        """Return the rows of which each process holds its columns, to the first process; None to the others."""
+        """Return whole rows in the first process, and None in the others.
+
+        - `part`: the columns of the rows that this process holds.
+        - `size`: length of a whole row.
+        """
         if self.count == 1:
             return part
         if self.rank > 0:

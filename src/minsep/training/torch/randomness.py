@@ -1,4 +1,4 @@
-"""Randomness of examples in PyTorch: in the forward pass of a micro-batch, and on their way through a loader."""
+"""Random numbers that examples draw in PyTorch: in the forward pass of a micro-batch, and in a loader."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,15 +19,17 @@ _BATCHED = {
 }  # fmt: skip
 _IN_TURN = "multinomial"  # vmap puts the rows of all examples below each other
 _ONE_BY_ONE = "randperm"  # vmap calls it once for each example, in their order
-# These keep a generator of their own, which is not seen to move.
+# These keep a generator of their own, whose state cannot be compared.
 _HIDDEN = {"_cudnn_rnn", "miopen_rnn", "_lstm_mps"}
 
 
 class DrawsOfExamples(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Within it, every example of a micro-batch under `vmap(..., randomness="different")` draws its own numbers.
+    """A block in which every example of a micro-batch under `vmap(..., randomness="different")` draws its own numbers.
 
-    They are a function of the example's seed and of how many draws it made before, for dropout as for any other random
-    operation of torch. `seeds` is called when the first one comes. What cannot be given to each example is refused.
+    - `seeds`: returns the seeds of the examples. It is called at the first random operation.
+
+    The numbers are a function of the example's seed and of how many draws it made before, for dropout as for any other
+    random operation of torch. Operations whose numbers cannot be drawn for each example by itself are refused.
     """
 
     def __init__(self, seeds: Callable[[], Sequence[bytes]]) -> None:
@@ -129,16 +131,17 @@ def _refusal(operation: str) -> ValueError:
 
 @contextmanager
 def torch_kept() -> Iterator[None]:
-    """Leave torch's generators as they were, on the host and on all devices that are in use."""
+    """Put torch's generators back at the end of a block, on the host and on all devices in use."""
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     with torch.random.fork_rng(devices):
         yield
 
 
 class SeededItems(Dataset[Any]):
-    """The items of a dataset, each made with generators of torch, NumPy and `random` that were seeded for it.
+    """The items of a dataset. The generators of torch, NumPy and `random` are seeded before each item is made.
 
-    A batch is asked for as (step, indices); what comes is (seed of the batch, items).
+    - `dataset`: the dataset. It must have `__getitem__` by index.
+    - `seeds`: the seeds of the examples.
     """
 
     def __init__(self, dataset: Dataset[Any], seeds: ExampleSeeds) -> None:
@@ -147,7 +150,10 @@ class SeededItems(Dataset[Any]):
         self._dataset, self._seeds = dataset, seeds
 
     def __getitems__(self, batch: tuple[int, list[int]]) -> tuple[bytes, list[Any]]:
-        """Return the items of a batch."""
+        """Return (seed of the batch, items).
+
+        - `batch`: (step, indices).
+        """
         step, indices = batch
         items = []
         with torch_kept(), numpy_and_python_kept():
@@ -158,13 +164,19 @@ class SeededItems(Dataset[Any]):
 
 
 class SeededCollate:
-    """A collate function that knows of empty batches, with generators seeded for the step."""
+    """A collate function that allows empty batches. The generators are seeded for the step.
+
+    - `collate`: makes one batch of a list of items.
+    """
 
     def __init__(self, collate: Callable[[list[Any]], Any]) -> None:
         self._collate = collate
 
     def __call__(self, batch: tuple[bytes, list[Any]]) -> Any:
-        """Return the items of a batch as one; (None, None) for none."""
+        """Return the collated items of a batch; (None, None) for an empty one.
+
+        - `batch`: (seed of the batch, items).
+        """
         seed, items = batch
         if not items:
             return None, None

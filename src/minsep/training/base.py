@@ -1,0 +1,119 @@
+"""What the trainings of all frameworks share: the state of their run, and checkpoints from which they resume."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minsep.mechanism import Mechanism
+from minsep.state import State
+from minsep.training.checkpoint import Array, load_checkpoint, save_checkpoint
+from minsep.training.run import Indices, PrivateRun
+
+if TYPE_CHECKING:
+    from minsep.accounting import Certificate
+
+
+class Training(ABC):
+    """A model in private training, in any framework.
+
+    An adapter of a framework sets `_run` when it is made, and fills in `step` and what checkpoints ask for: its
+    identity, its content, the step of the noise in a content, and how arrays of the framework become arrays of NumPy.
+    """
+
+    _run: PrivateRun
+
+    @property
+    def steps(self) -> int:
+        """Number of steps taken."""
+        return self._run.steps
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The mechanism that gives the batches and the noise."""
+        return self._run.mechanism
+
+    @property
+    def certificate(self) -> "Certificate | None":
+        """The certificate of the mechanism's privacy, if one was given."""
+        return self._run.certificate
+
+    def batches(self) -> Iterator[Indices]:
+        """Yield the indices of the examples of each step that remains. Call `step` once for each of them."""
+        return self._run.batches()
+
+    def seeds(self, indices: Indices) -> NDArray[np.uint32]:
+        """Return seeds for what the examples draw in the next step: two words for each example, in rows.
+
+        - `indices`: the examples, by their numbers in the dataset.
+        - A seed is a function of (secret key, step, index), so what an example draws tells nothing about the others.
+        - A row seeds `np.random.default_rng(row)`. It is also a key for `jax.random` with threefry, the default. Draws
+          by "rbg" depend on the other examples under `vmap`.
+        """
+        return self._run.example_seeds.words(self.steps, indices)
+
+    @abstractmethod
+    def step(self, inputs: Any, targets: Any) -> None:
+        """Train on the examples of the next batch: all of them, and no others.
+
+        - `inputs`, `targets`: arrays, or trees of arrays. Their first dimension counts the examples, in the order of
+          the batch.
+        """
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write model, optimiser, batches, noise and certificate to one file that only its owner can read.
+
+        - `path`: the file. An interrupted write leaves an older file of that name as it was.
+        - The file holds the keys of batches and noise. It is as secret as the data.
+        """
+        content = self._content()
+        if content is not None:
+            save_checkpoint(path, self._identity(), {"run": self._run.state_dict(), **content}, self._encode)
+
+    @classmethod
+    def resume(cls, path: str | os.PathLike[str], *arguments: Any, **options: Any) -> Self:
+        """Return the training that wrote a checkpoint. It continues bit by bit.
+
+        - `path`: the file that `save` wrote.
+        - `arguments`, `options`: those of the constructor, the same as in the run that was saved.
+        - A checkpoint of another mechanism, number of examples, clip norm, expected batch or model is refused by name.
+        - The noise is that of the run before, and so are the draws of the examples (augmentation, dropout). If
+          data, loss or model have changed, nothing of that run after the checkpoint may ever be shown.
+        """
+        training = cls(*arguments, **options)
+        content = load_checkpoint(path, training._identity(), training._decode)
+        training._run.load_state_dict(content["run"])
+        position = training._noise_position(content)
+        if position != training.steps:
+            raise ValueError(f"The checkpoint has noise of step {position} at step {training.steps}.")
+        training._restore(content)
+        return training
+
+    @abstractmethod
+    def _identity(self) -> State:
+        """Return what a checkpoint of this training must match, in plain data."""
+
+    @abstractmethod
+    def _content(self) -> State | None:
+        """Return what restores model, optimiser and noise; None in a process that leaves the writing to another."""
+
+    @abstractmethod
+    def _noise_position(self, content: State) -> int:
+        """Return the number of steps that the noise of a content was drawn for."""
+
+    @abstractmethod
+    def _restore(self, content: State) -> None:
+        """Set model, optimiser and noise to those of a content."""
+
+    @staticmethod
+    @abstractmethod
+    def _encode(value: Any) -> tuple[Array, str] | None:
+        """Return an array of the framework as one of NumPy and the name of its dtype; None for any other value."""
+
+    @staticmethod
+    @abstractmethod
+    def _decode(array: Array, name: str) -> Any:
+        """Return the array of the framework that gave an array of NumPy and the name of a dtype."""

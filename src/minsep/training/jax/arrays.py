@@ -1,0 +1,33 @@
+"""Arrays of JAX as arrays of NumPy and back, bit by bit."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+
+def to_array(value: Any) -> tuple[NDArray[Any], str] | None:
+    """Return an array of JAX as one of NumPy and the name of its dtype; None for any other value.
+
+    - `value`: an array of JAX. NumPy lacks some of its dtypes: their bits are kept as integers.
+
+    >>> array, dtype = to_array(jnp.array([1.0, 2.0], dtype=jnp.bfloat16))
+    >>> from_array(array, dtype)
+    Array([1, 2], dtype=bfloat16)
+    """
+    if not isinstance(value, jax.Array):
+        return None
+    array = np.asarray(value)
+    name = array.dtype.name
+    return (array if hasattr(np, name) else array.view(f"u{array.dtype.itemsize}")), name
+
+
+def from_array(array: NDArray[Any], name: str) -> jax.Array:
+    """Return the array of JAX that `to_array` was given.
+
+    - `array`: the array of NumPy.
+    - `name`: the name of the dtype.
+    """
+    return jnp.asarray(array.view(jnp.dtype(name)))

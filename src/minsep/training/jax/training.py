@@ -1,0 +1,176 @@
+"""Training in JAX: batches and noise of a mechanism, clipped gradients, then an optimiser of optax."""
+
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from minsep import _validation as validate
+from minsep.mechanism import Mechanism
+from minsep.randomness import Key
+from minsep.state import State
+from minsep.training.base import Training
+from minsep.training.jax.arrays import from_array, to_array
+from minsep.training.jax.clipping import LossOfOne, Tree, clipped_gradient, padded
+from minsep.training.jax.noise import NoiseState
+from minsep.training.jax.transformation import transformation
+from minsep.training.randomness import refusing_shared_draws
+from minsep.training.run import PrivateRun, refuse_gradient
+
+if TYPE_CHECKING:
+    from minsep.accounting import Certificate
+
+
+class PrivateTraining(Training):
+    """Parameters in private training: batches and noise of a mechanism, clipped gradients, then an optax optimiser.
+
+    A step gives the optimiser (sum of clipped gradients + clip norm * row of noise) / expected batch as the gradient,
+    for an empty batch too. The same seed gives the batches and the noise of `minsep.training.torch.PrivateTraining`.
+
+    - `parameters`: a tree of arrays, the initial values.
+    - `loss(parameters, input, target)` is the loss of one example.
+    - `optimizer`: any gradient transformation of optax.
+    - `mechanism`: gives batches and noise. Its strategy must be banded or have a banded inverse.
+    - `num_examples`: size of the dataset.
+    - `clip_norm`: bound on the norm of the gradient of one example, over all parameters.
+    - `expected_batch`: the public divisor, never the size of the batch at hand. None is the expected batch size of the
+      sampling scheme.
+    - `micro_batch`: number of examples whose gradients are in memory at once. Batches are padded to a multiple of it.
+    - `per_layer`: whether each of K layers is clipped to `clip_norm / sqrt(K)`. Leaves of one parent in the tree are a
+      layer.
+    - `scale_stability`: turns Adam into scale-then-privatize, as `minsep.training.torch.ScaleThenPrivatize` does. None
+      leaves the gradients unscaled.
+    - `certificate`: must have passed and be of this mechanism. Both are read off it and not verified.
+    - `verify`: whether the samples of the certificate are drawn again, which takes as long as `minsep.verify`. One that
+      does not hold is refused.
+    - `seed`: makes the run reproducible, and is as secret as the data. None is a key from the operating system.
+
+    >>> import minsep
+    >>> inputs, targets = np.ones((500, 4), dtype=np.float32), np.ones(500, dtype=np.float32)
+    >>> strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=4)
+    >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=1.0)
+    >>> trainer = PrivateTraining(
+    ...     jnp.zeros(4), lambda weights, x, y: (weights @ x - y) ** 2, optax.sgd(0.1, momentum=0.95), mechanism,
+    ...     num_examples=500, clip_norm=1.0,
+    ... )
+    >>> for indices in trainer.batches():
+    ...     trainer.step(inputs[indices], targets[indices])
+    >>> trainer.steps, trainer.parameters.shape
+    (20, (4,))
+    """
+
+    _encode = staticmethod(to_array)
+    _decode = staticmethod(from_array)
+
+    def __init__(
+        self,
+        parameters: Tree,
+        loss: LossOfOne,
+        optimizer: optax.GradientTransformation,
+        mechanism: Mechanism,
+        *,
+        num_examples: int,
+        clip_norm: float,
+        expected_batch: float | None = None,
+        micro_batch: int = 64,
+        per_layer: bool = False,
+        scale_stability: float | None = None,
+        certificate: "Certificate | None" = None,
+        verify: bool = False,
+        seed: int | None = None,
+    ) -> None:
+        self._run = PrivateRun(
+            mechanism,
+            num_examples=num_examples,
+            clip_norm=clip_norm,
+            expected_batch=expected_batch,
+            certificate=certificate,
+            verify=verify,
+            seed=seed,
+        )
+        self._micro_batch = validate.integer(micro_batch=micro_batch, at_least=1)
+        self._optimizer = optimizer
+        self._stability = None if scale_stability is None else validate.real(scale_stability=scale_stability, above=0)
+        self._per_layer = per_layer
+        self._clipped = clipped_gradient(loss, self._run.clip_norm, micro_batch, per_layer)
+        self.parameters = jax.tree.map(jnp.asarray, parameters)
+        self._state = optimizer.init(self.parameters)
+        if self._stability is not None:
+            _second_moments(self._state)
+        self._use_key(mechanism.noise_key(seed))
+        self._noise = self._private.init(self.parameters)
+
+    def step(self, inputs: Tree, targets: Tree) -> None:
+        """Train on the examples of the next batch: all of them, and no others.
+
+        - `inputs`, `targets`: arrays, or trees of arrays. Their first dimension counts the examples, in the order of
+          the batch.
+        """
+        counts = {len(leaf) for leaf in jax.tree.leaves((inputs, targets))}
+        if len(counts) != 1:
+            raise ValueError(f"The examples have first dimensions of {sorted(counts)}, but these must be one number.")
+        (count,) = counts
+        with self._run.step(count):
+            some = padded((inputs, targets), count, self._micro_batch)
+            with refusing_shared_draws():
+                changed, finite = self._step(self.parameters, self._state, self._noise, *some)
+            if not bool(finite):
+                raise refuse_gradient(self.steps + 1)
+            self.parameters, self._state, self._noise = changed
+
+    def _content(self) -> State:
+        return {"key": self._key.hex(), "leaves": jax.tree.leaves((self.parameters, self._state, self._noise))}
+
+    def _noise_position(self, content: State) -> int:
+        return int(self._trees(content)[2].position)
+
+    def _restore(self, content: State) -> None:
+        self._use_key(Key.from_hex(content["key"]))
+        self.parameters, self._state, self._noise = self._trees(content)
+
+    def _trees(self, content: State) -> tuple[Tree, Tree, NoiseState]:
+        """Return parameters, state of the optimiser and state of the noise that a content holds."""
+        structure = jax.tree.structure((self.parameters, self._state, self._noise))
+        trees: tuple[Tree, Tree, NoiseState] = jax.tree.unflatten(structure, content["leaves"])
+        return trees
+
+    def _identity(self) -> State:
+        leaves, structure = jax.tree.flatten((self.parameters, self._state))
+        return self._run.identity(
+            "training with jax",
+            leaves=[[list(np.shape(leaf)), str(jnp.result_type(leaf))] for leaf in leaves],
+            structure=str(structure),
+            per_layer=self._per_layer,
+            scale_stability=self._stability,
+        )
+
+    def _use_key(self, key: Key) -> None:
+        self._key = key
+        run = self._run
+        self._private = transformation(run.mechanism, run.clip_norm, run.expected_batch, None, key)
+        # The past rows are changed in place.
+        self._step = jax.jit(self._compiled_step, donate_argnums=2)
+
+    def _compiled_step(
+        self, parameters: Tree, state: Tree, noise: NoiseState, inputs: Tree, targets: Tree, mask: jax.Array
+    ) -> tuple[tuple[Tree, Tree, NoiseState], jax.Array]:
+        stability, scales = self._stability, None
+        if stability is not None:
+            scales = jax.tree.map(lambda moment: 1 / (jnp.sqrt(moment) + stability), _second_moments(state))
+        sums = self._clipped(parameters, inputs, targets, mask, scales)
+        finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(sums)]).all()
+        gradient, noise = self._private.update(sums, noise)
+        if scales is not None:
+            gradient = jax.tree.map(jnp.divide, gradient, scales)
+        gradient = jax.tree.map(lambda value, parameter: value.astype(parameter.dtype), gradient, parameters)
+        updates, state = self._optimizer.update(gradient, state, parameters)
+        return (optax.apply_updates(parameters, updates), state, noise), finite
+
+
+def _second_moments(state: Tree) -> Tree:
+    moments = optax.tree_utils.tree_get(state, "nu")
+    if moments is None:
+        raise ValueError("optimizer has no second moments, but scale_stability needs one that has, such as optax.adam.")
+    return moments

@@ -1,0 +1,38 @@
+"""Adam by scale-then-privatize: gradients are brought to one size in all coordinates before they are clipped."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from minsep import _validation as validate
+from minsep.training.torch.clipping import ClippedSum
+
+
+@dataclass(frozen=True)
+class ScaleThenPrivatize:
+    """Adam whose gradients are scaled to one size in all coordinates before they are clipped and noised.
+
+    - `stability`: the scales are 1 / (sqrt(v) + stability). A large one is plain Adam after noise.
+
+    Here v is Adam's estimate of second moments after the steps before, a function of what was released already. After
+    the noise is added, the gradient is divided by the scales. The clip norm bounds scaled gradients. Algorithm 8 of
+    Ganesh, McMahan and Thakurta, "On Design Principles for Private Adaptive Optimizers" (2025).
+    """
+
+    stability: float = 1e-3
+
+    def __post_init__(self) -> None:
+        validate.real(stability=self.stability, above=0)
+
+    def scales(self, optimizer: torch.optim.Optimizer, clipped: ClippedSum) -> Tensor:
+        """Return the scales of the next step, as a flat vector.
+
+        - `optimizer`: Adam or AdamW, which holds the second moments.
+        - `clipped`: gives the order of the parameters.
+        """
+        flat = torch.zeros(clipped.size, dtype=clipped.dtype, device=clipped.device)
+        for parameter, part in zip(clipped.parameters.values(), clipped.parts(flat).values(), strict=True):
+            if "exp_avg_sq" in optimizer.state[parameter]:
+                part.copy_(optimizer.state[parameter]["exp_avg_sq"].flatten())
+        return flat.sqrt_().add_(self.stability).reciprocal_()

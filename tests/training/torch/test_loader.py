@@ -1,0 +1,81 @@
+import pytest
+import torch
+from torch import nn
+
+import minsep
+from minsep.training.torch import PrivateTraining
+from tests.training.small import TWO_WORKERS
+from tests.training.torch.images import CLIP, EXAMPLES, cross_entropy, data, mechanism_of, small_model
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on a machine of one core
+def test_a_loader_with_workers_trains_as_batches_do():
+    inputs, targets = data()
+    weights = []
+    for workers in (None, {}, TWO_WORKERS):
+        model = small_model()
+        trainer = PrivateTraining(
+            model, cross_entropy, torch.optim.SGD(model.parameters(), lr=0.1), mechanism_of(rate=0.03),
+            num_examples=EXAMPLES, clip_norm=CLIP, seed=2,
+        )  # fmt: skip
+        if workers is None:
+            pairs = ((inputs[indices], targets[indices]) for indices in trainer.batches())
+        else:
+            pairs = trainer.loader(torch.utils.data.TensorDataset(inputs, targets), **workers)
+        for some, their_targets in pairs:
+            trainer.step(some, their_targets)
+        assert trainer.steps == 12
+        weights.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
+    assert torch.equal(weights[0], weights[1])
+    assert torch.equal(weights[0], weights[2])
+
+
+class _Counting(torch.utils.data.Dataset):
+    """Examples that are their own numbers."""
+
+    def __len__(self):
+        return EXAMPLES
+
+    def __getitem__(self, index):
+        return torch.tensor([float(index)]), torch.zeros(1)
+
+
+def unamplified_training(**options):
+    strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=5)
+    mechanism = minsep.Mechanism(strategy, minsep.Unamplified(min_sep=5, participations=4), noise_multiplier=1.0)
+    model = nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return PrivateTraining(
+        model, nn.functional.mse_loss, optimizer, mechanism, num_examples=EXAMPLES, clip_norm=1.0, seed=3, **options
+    )
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on a machine of one core
+@pytest.mark.parametrize("workers", [{}, TWO_WORKERS], ids=["none", "two"])
+def test_a_loader_that_was_left_goes_on_after_the_last_step(workers):
+    expected = [indices.tolist() for indices in unamplified_training().mechanism.batches(EXAMPLES, seed=3)]
+    trainer, found = unamplified_training(), []
+    loader = trainer.loader(_Counting(), **workers)
+    while trainer.steps < 20:
+        assert len(loader) == 20 - trainer.steps
+        for place, (some, targets) in enumerate(loader):
+            if place == 11:  # read, and not trained on
+                break
+            found.append(some.flatten().int().tolist())
+            trainer.step(some, targets)
+    assert found == expected
+
+
+def test_of_two_loaders_the_older_one_ends():
+    trainer = unamplified_training()
+    older, newer = (iter(trainer.loader(_Counting())) for _ in range(2))
+    next(older)
+    trainer.step(*next(newer))
+    with pytest.raises(RuntimeError, match="Another loader was begun"):
+        next(older)
+    trainer.step(*next(newer))
+
+
+def test_a_loader_out_of_order_is_refused():
+    with pytest.raises(ValueError, match="in_order is False"):
+        unamplified_training().loader(_Counting(), num_workers=2, in_order=False)
