@@ -20,6 +20,7 @@ check: .venv/ready
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 format: .venv/ready
 	$(BIN)/ruff check --fix $(SOURCES)

@@ -4,12 +4,12 @@ Names are loaded when first used, so that `import minsep` is quick.
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from minsep._cache import find_cache
 
 if TYPE_CHECKING:
+    __version__: str
     from minsep.accounting import Calibration as Calibration
     from minsep.accounting import Certificate as Certificate
     from minsep.accounting import Estimate as Estimate
@@ -87,12 +87,15 @@ _PACKAGE_OF = {
 }
 
 __all__ = [*sorted(_PACKAGE_OF), "__version__"]
-__version__ = version("minsep")
 
 find_cache()
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("minsep")
     if name not in _PACKAGE_OF:
         raise AttributeError(f"module 'minsep' has no attribute {name!r}")
     return getattr(import_module(f"minsep.{_PACKAGE_OF[name]}"), name)
