@@ -77,8 +77,10 @@ class Design(Described):
 class Mechanism(Described):
     """A strategy matrix, a sampling scheme and a noise multiplier: all that privacy depends on.
 
-    - The noise multiplier is the standard deviation of the entries of Z over the clip norm, with the strategy scaled
-      to a largest column norm of 1.
+    - `strategy` is the matrix C that correlates the noise, and `scheme` says how batches are sampled.
+    - `noise_multiplier` is the standard deviation of the entries of Z over the clip norm, with the strategy scaled to a
+      largest column norm of 1.
+    - `truncation`, if given, cuts every batch to one size.
     - The batches and the noise of a training run come from the mechanism itself, so that what is run is what was
       accounted for.
 
@@ -135,7 +137,7 @@ class Mechanism(Described):
     def batches(self, num_examples: int, seed: int | None = None) -> BatchStream:
         """Return a resumable stream of exactly `iterations` batches of indices into `num_examples` examples.
 
-        Without a seed the randomness comes from the operating system, as a private run should have it; a seed makes a
+        Without a `seed` the randomness comes from the operating system, as a private run should have it. A seed makes a
         run reproducible, and is then as secret as the data.
 
         >>> import minsep
@@ -157,9 +159,11 @@ class Mechanism(Described):
     ) -> NoiseStream:
         """Return a resumable stream of exactly `iterations` arrays: the rows of C^-1 Z.
 
-        The entries of Z have standard deviation `noise_multiplier`: multiply a row by the clip norm, and nothing else,
-        before adding it to a sum of clipped gradients. Seeds are as for `batches`; one seed gives independent batches
-        and noise. Processes that share a seed and hold one part of `columns` (begin, end) each have the whole together.
+        - Rows have the `shape` and the `dtype`, float32 or float64.
+        - The entries of Z have standard deviation `noise_multiplier`. Multiply a row by the clip norm, and nothing
+          else, before adding it to a sum of clipped gradients.
+        - `seed` is as for `batches`; one seed gives independent batches and noise.
+        - Processes that share a seed and hold one part of `columns` (begin, end) each have the whole together.
 
         >>> import minsep
         >>> identity = minsep.BandedToeplitz.identity(iterations=1000)

@@ -87,7 +87,14 @@ def save_state(path: str | os.PathLike[str], state: State) -> None:
 
 
 def load_state(path: str | os.PathLike[str]) -> State:
-    """Read a state from a file; nothing in the file is executed."""
+    """Read a state from the file `path`; nothing in it is executed.
+
+    >>> import tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "a.state")
+    >>> save_state(path, {"position": 3})
+    >>> load_state(path)
+    {'position': 3}
+    """
     try:
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             state: State = json.loads(str(file["plain"]))

@@ -167,7 +167,7 @@ def fixed_batches(
 
     - A user takes part with at most one example in a batch, at most once in any `min_sep` iterations in a row, and at
       most `participations` times in all.
-    - Greedy around a random order; that no batches were found does not mean that there are none.
+    - Greedy around a random order, which `seed` chooses; that no batches were found does not mean that there are none.
     - The noise that this needs is that of the Gaussian mechanism of `strategy.sensitivity(min_sep, participations)`.
 
     >>> graph = AttributionGraph.from_lists([[0, 1], [2], [1, 3], [4]])

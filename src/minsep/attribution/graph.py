@@ -22,7 +22,9 @@ class AttributionGraph:
     """Examples and the users that each is attributed to: papers and their authors, messages and their members.
 
     - Examples and users are numbered from 0. Every example has at least one user, and no edge is twice.
-    - Make one by `from_edges`, `from_lists` or `from_sparse`.
+    - Make one by `from_edges`, `from_lists` or `from_sparse`. The constructor takes checked arrays as they are:
+      `users` of all examples, one example after the other, with the `offsets` at which each begins, the number
+      `num_users`, and what a file calls them, `example_ids` and `user_ids`.
     - Frozen: arrays are read-only.
 
     >>> graph = AttributionGraph.from_lists([[0, 1], [1], [2]])
@@ -68,7 +70,8 @@ class AttributionGraph:
 
         - A file ends in .csv or .parquet and has the columns `example` and `user`, or else these are the first two.
           Its ids are any integers from 0 on, or text; `example_ids` and `user_ids` give them back.
-        - Arrays hold indices: every index below the number of examples must have an edge.
+        - Arrays `examples` and `users` hold indices: every index below `num_examples` must have an edge, and users are
+          below `num_users`; both are counted by default.
 
         >>> AttributionGraph.from_edges([0, 0, 1], [5, 6, 6])
         AttributionGraph(2 examples, 7 users, 3 edges)
@@ -106,7 +109,9 @@ class AttributionGraph:
 
     @classmethod
     def from_lists(cls, lists: Iterable[Sequence[int]], *, num_users: int | None = None) -> "AttributionGraph":
-        """Return the graph in which the k-th example belongs to the users in the k-th list.
+        """Return the graph in which the k-th example belongs to the users in the k-th of the `lists`.
+
+        `num_users` is one more than the largest user by default.
 
         >>> AttributionGraph.from_lists([[0, 1], []])
         Traceback (most recent call last):

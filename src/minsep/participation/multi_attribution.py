@@ -145,12 +145,12 @@ class MultiAttributionMinSep(Scheme):
         return mean_batch_size(graph, self.sampling_prob, self.min_sep, self.block == "participated", self.burn_in)
 
     def expected_batch_size(self, num_examples: int) -> float:
-        """Return the mean number of examples in a batch: what to divide sums of gradients by."""
+        """Return the mean size of a batch, of `num_examples` in all: what to divide sums of gradients by."""
         self.check_examples(num_examples)
         return self.mean_batch_size.value
 
     def check_examples(self, num_examples: int) -> AttributionGraph:
-        """Return the graph, if it has so many examples."""
+        """Return the graph, if it has `num_examples` examples."""
         graph = self._graph_for("batches")
         if num_examples != graph.num_examples:
             raise ValueError(f"num_examples is {num_examples!r}, but the graph has {graph.num_examples} examples.")
@@ -175,7 +175,10 @@ class MultiAttributionMinSep(Scheme):
     def batches(
         self, iterations: int, num_examples: int, key: Key, truncation: Truncation | None, fingerprint: str
     ) -> BatchStream:
-        """Return the stream of batches, as `Mechanism.batches` does, for a mechanism with this fingerprint."""
+        """Return the stream of `iterations` batches of indices into `num_examples` examples.
+
+        They come from `key`, cut by the `truncation` if there is one; `fingerprint` is that of the mechanism.
+        """
         graph = self.check_examples(num_examples)
         rule = BlockingRule(self.sampling_prob, self.min_sep, self.block == "participated", self.burn_in)
         return AttributionBatchStream(graph, rule, iterations, key, truncation, fingerprint)

@@ -61,13 +61,16 @@ class Scheme(Described):
     def batches(
         self, iterations: int, num_examples: int, key: Key, truncation: Truncation | None, fingerprint: str
     ) -> BatchStream:
-        """Return the stream of batches, as `Mechanism.batches` does, for a mechanism with this fingerprint."""
+        """Return the stream of `iterations` batches of indices into `num_examples` examples.
+
+        They come from `key`, cut by the `truncation` if there is one; `fingerprint` is that of the mechanism.
+        """
 
     def check_iterations(self, iterations: int) -> None:
         """Refuse a number of iterations that the scheme cannot serve."""
 
     def expected_batch_size(self, num_examples: int) -> float:
-        """Return the mean number of examples in a batch.
+        """Return the mean number of examples in a batch, of `num_examples` in all.
 
         >>> import minsep
         >>> minsep.MinSep(rate=512 / 60_000, min_sep=16).expected_batch_size(60_000)
@@ -87,7 +90,10 @@ class IndependentScheme(Scheme):
     def batches(
         self, iterations: int, num_examples: int, key: Key, truncation: Truncation | None, fingerprint: str
     ) -> BatchStream:
-        """Return the stream of batches, as `Mechanism.batches` does, for a mechanism with this fingerprint."""
+        """Return the stream of `iterations` batches of indices into `num_examples` examples.
+
+        They come from `key`, cut by the `truncation` if there is one; `fingerprint` is that of the mechanism.
+        """
         return RenewalBatchStream(self.law, iterations, num_examples, key, truncation, fingerprint)
 
 

@@ -57,7 +57,7 @@ class Strategy(Described):
 
     @abstractmethod
     def sensitivity_is_exact(self, min_sep: int) -> bool:
-        """Whether `sensitivity` at this separation is exact, and not an upper bound."""
+        """Whether `sensitivity` at a separation `min_sep` is exact, and not an upper bound."""
 
     @abstractmethod
     def dense(self) -> FloatArray:

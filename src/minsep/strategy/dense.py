@@ -102,7 +102,7 @@ class Dense(Strategy):
         return sensitivity.upper_bound(self.matrix.T @ self.matrix, min_sep, count)
 
     def sensitivity_is_exact(self, min_sep: int) -> bool:
-        """Whether `sensitivity` at this separation is exact: columns that do not overlap."""
+        """Whether `sensitivity` at a separation `min_sep` is exact: columns that do not overlap."""
         return min_sep >= self.bands
 
     def dense(self) -> FloatArray:

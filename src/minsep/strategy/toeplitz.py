@@ -75,7 +75,7 @@ class Toeplitz(Strategy):
         return sensitivity.upper_bound(matrix.T @ matrix, min_sep, count)
 
     def sensitivity_is_exact(self, min_sep: int) -> bool:
-        """Whether `sensitivity` at this separation is exact: no overlap, or coefficients that do not increase."""
+        """Whether `sensitivity` at separation `min_sep` is exact: no overlap, or coefficients that do not increase."""
         return min_sep >= self.bands or bool((self._envelope - self.coefficients).max() <= _ROUNDING)
 
     @cached_property

@@ -91,7 +91,9 @@ def privacy_curve(
     compose_with: Event | None = None,
     compute: Compute = LOCAL,
 ) -> PrivacyCurve:
-    """Estimate delta at several `epsilons` from one set of samples. The other parameters are those of `estimate_delta`.
+    """Estimate delta at several `epsilons` from one set of samples.
+
+    `mechanism`, `samples`, `seed`, `method`, `compose_with` and `compute` are those of `estimate_delta`.
 
     >>> import minsep
     >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
@@ -185,7 +187,9 @@ def estimate_epsilon(
     compose_with: Event | None = None,
     compute: Compute = LOCAL,
 ) -> Estimate:
-    """Estimate the epsilon of a mechanism at a `delta`. The other parameters are those of `estimate_delta`.
+    """Estimate the epsilon of a mechanism at a `delta`.
+
+    `mechanism`, `samples`, `seed`, `method`, `compose_with` and `compute` are those of `estimate_delta`.
 
     >>> import minsep
     >>> identity = minsep.BandedToeplitz.identity(iterations=1000)

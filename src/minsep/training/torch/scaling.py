@@ -18,6 +18,9 @@ class ScaleThenPrivatize:
     Here v is Adam's estimate of second moments after the steps before, a function of what was released already. After
     the noise is added, the gradient is divided by the scales. The clip norm bounds scaled gradients. Algorithm 8 of
     Ganesh, McMahan and Thakurta, "On Design Principles for Private Adaptive Optimizers" (2025).
+
+    >>> ScaleThenPrivatize(stability=1e-2)  # PrivateTraining(..., torch.optim.Adam(...), scaling=...)
+    ScaleThenPrivatize(stability=0.01)
     """
 
     stability: float = 1e-3
