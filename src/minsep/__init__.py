@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from minsep.participation import Poisson as Poisson
     from minsep.participation import Truncation as Truncation
     from minsep.participation import Unamplified as Unamplified
+    from minsep.participation import UserMinSep as UserMinSep
     from minsep.planning import Comparison as Comparison
     from minsep.planning import Plan as Plan
     from minsep.planning import compare as compare
@@ -70,6 +71,7 @@ _PACKAGE_OF = {
     "PrivacyCurve": "accounting",
     "Truncation": "participation",
     "Unamplified": "participation",
+    "UserMinSep": "participation",
     "Verification": "accounting",
     "bound_contributions": "attribution",
     "calibrate": "accounting",

@@ -57,6 +57,14 @@ class AttributionGraph:
             if array is not None:
                 array.flags.writeable = False
 
+    def check_user_bound(self, user_bound: int) -> None:
+        """Refuse a graph in which a user has more than `user_bound` examples."""
+        if self.largest_degree > user_bound:
+            raise ValueError(
+                f"user_bound is {user_bound}, but user {int(self.examples_per_user.argmax())} has "
+                f"{self.largest_degree:,} examples: bound contributions first, by minsep.bound_contributions."
+            )
+
     @classmethod
     def from_edges(
         cls,

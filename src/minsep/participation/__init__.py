@@ -10,6 +10,7 @@ from minsep.participation.scheme import IndependentScheme, Scheme, scheme_from
 from minsep.participation.stream import BatchSampler, BatchStream, PaddedBatch
 from minsep.participation.truncation import Truncation
 from minsep.participation.unamplified import Unamplified
+from minsep.participation.user_min_sep import UserMinSep
 
 __all__ = [
     "Assumption",
@@ -25,5 +26,6 @@ __all__ = [
     "Scheme",
     "Truncation",
     "Unamplified",
+    "UserMinSep",
     "scheme_from",
 ]

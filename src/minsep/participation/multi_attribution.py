@@ -216,9 +216,6 @@ def _user_bound(user_bound: int | None, graph: AttributionGraph | None) -> int:
             raise ValueError("user_bound is None, but without a graph the most examples of a user must be given.")
         user_bound = graph.largest_degree
     bound = validate.integer(user_bound=user_bound, at_least=1, at_most=_MOST_USER_BOUND)
-    if graph is not None and graph.largest_degree > bound:
-        raise ValueError(
-            f"user_bound is {bound}, but user {int(graph.examples_per_user.argmax())} has {graph.largest_degree:,} "
-            "examples: bound contributions first, by minsep.bound_contributions."
-        )
+    if graph is not None:
+        graph.check_user_bound(bound)
     return bound

@@ -27,7 +27,7 @@ from minsep.accounting.certification.proofs import (
 from minsep.accounting.directions import DIRECTIONS
 from minsep.accounting.exact import spacing_for
 from minsep.accounting.importance import BoundedLaw, PlainLaw, add_bound, law_from, tangent_at
-from minsep.accounting.pairs import MinSepPair
+from minsep.accounting.pairs import TiltablePair
 from minsep.accounting.reduction import reduction_for, unreduced
 from minsep.accounting.schemes import exact_curve
 from minsep.accounting.sequential import Wealth, false_pass_probability
@@ -99,7 +99,7 @@ def _check_proof(proof: AnyProof, certificate: Certificate, mechanism: Mechanism
         case ImmediateProof():
             _require(is_immediate(reduction, claim.direction), "delta is not 0 there")
         case TangentProof():
-            tangent = tangent_at(pair, proof.tangent_distance) if isinstance(pair, MinSepPair) else None
+            tangent = tangent_at(pair, proof.tangent_distance) if isinstance(pair, TiltablePair) else None
             _require(tangent is not None and claim.direction == "add", "there is no tangent")
             bound = math.nan if tangent is None else add_bound(tangent, claim.epsilon)
             _require_equal("bound", proof.bound, bound)

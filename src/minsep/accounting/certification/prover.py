@@ -24,7 +24,7 @@ from minsep.accounting.certification.proofs import (
 from minsep.accounting.directions import Direction
 from minsep.accounting.exact import ExactCurve
 from minsep.accounting.importance import DEFAULT_MEMORY, BoundedLaw, PlainLaw, best_law, best_tangent, shifted_laws
-from minsep.accounting.pairs import MinSepPair, Pair
+from minsep.accounting.pairs import Pair, TiltablePair
 from minsep.accounting.reduction import Reduction, best_reduction, unreduced
 from minsep.accounting.sequential import BettingVerifier, FixedSampleVerifier, Verifier, Wealth
 from minsep.engine import LOCAL, Compute
@@ -61,7 +61,7 @@ class Prover:
             return ImmediateProof(claim)
         if direction == "add" and pair.upper_bound:
             return Refusal(claim, "the upper bound on P/Q does not cover it")
-        if direction == "add" and isinstance(pair, MinSepPair):
+        if direction == "add" and isinstance(pair, TiltablePair):
             bound, tangent = best_tangent(pair, claim.epsilon)
             if tangent is not None and bound <= claim.level:
                 return TangentProof(claim, mechanism.noise_multiplier, tangent.distance, bound)
@@ -76,7 +76,7 @@ class Prover:
         """Return a bound on the values of a test of `add`, as a measure of its work; 0 where it needs no samples."""
         reduction = self._reduction(mechanism, "add")
         pair, claim = reduction.pair, claim_of(reduction, "add", self.verifier.level)
-        if not isinstance(pair, MinSepPair) or is_immediate(reduction, "add"):
+        if not isinstance(pair, TiltablePair) or is_immediate(reduction, "add"):
             return 0.0
         if best_tangent(pair, claim.epsilon)[0] <= claim.level:
             return 0.0

@@ -13,7 +13,7 @@ from minsep.accounting.directions import Direction
 from minsep.accounting.estimation.moments import integrand_moments
 from minsep.accounting.exact import PldCurve
 from minsep.accounting.importance import Law, MixedLaw, PlainLaw, TiltedLaw, WeightedLaw, affordable, shared
-from minsep.accounting.pairs import MinSepPair
+from minsep.accounting.pairs import TiltablePair
 from minsep.accounting.reduction import shift_of, shortened
 from minsep.accounting.schemes import pair_of, unsupported
 from minsep.arrays import FloatArray
@@ -59,9 +59,9 @@ class Sampling:
         # Of a truncated mechanism the adversary sees more than there is to see.
         self.upper_bound = self.pair.upper_bound or self.pair.stronger_adversary
         tilts = (
-            isinstance(self.pair, MinSepPair)
+            isinstance(self.pair, TiltablePair)
             and not self.pair.upper_bound
-            and self.pair.min_sep <= max(self.pair.strategy.iterations, _LONGEST_TILTED)
+            and self.pair.single.min_sep <= max(self.pair.strategy.iterations, _LONGEST_TILTED)
         )
         if method == "tilted" and not tilts:
             raise unsupported(mechanism, "tilted")
@@ -165,7 +165,7 @@ class Sampling:
     def _law_for(self, direction: Direction, epsilons: FloatArray) -> Law:
         """Return what to draw from for all these epsilons at once."""
         given = self.laws.get(direction) if self._given else None
-        if isinstance(given, WeightedLaw | TiltedLaw) and isinstance(self.pair, MinSepPair):
+        if isinstance(given, WeightedLaw | TiltedLaw) and isinstance(self.pair, TiltablePair):
             return replace(given, pair=self.pair)
         low, high = float(epsilons.min()), float(epsilons.max())
         if self.method == "plain" or high - low <= _NEAR:
@@ -180,12 +180,12 @@ class Sampling:
         plain = PlainLaw(self.pair, direction)
         if self.method == "plain":
             return plain
-        assert isinstance(self.pair, MinSepPair)
+        assert isinstance(self.pair, TiltablePair)
         sign = 1.0 if direction == "remove" else -1.0
         candidates: list[WeightedLaw | TiltedLaw] = [
             WeightedLaw(self.pair, direction, sign * scale, weight) for scale in _SCALES for weight in _WEIGHTS
         ]
-        if affordable(self.pair, 2):
+        if affordable(self.pair.single, 2):
             candidates += [TiltedLaw(self.pair, direction, 2, sign * scale) for scale in _PAIR_SCALES]
         work = partial(_pilot_chunk, candidates, epsilon, self._key.derive("pilot"))
         chunks = self._compute.run(work, len(candidates))

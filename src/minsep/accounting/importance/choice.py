@@ -10,7 +10,7 @@ from minsep.accounting.importance.plain import PlainLaw
 from minsep.accounting.importance.shifted import ShiftedLaw, shifted_laws
 from minsep.accounting.importance.tilted import TiltedLaw
 from minsep.accounting.importance.tuple_law import DEFAULT_MEMORY, affordable
-from minsep.accounting.pairs import MinSepPair, Pair
+from minsep.accounting.pairs import Pair, TiltablePair
 from minsep.identity import Description
 
 _SMALL = 1_000.0  # times the level: some ten thousand samples, not worth a longer search
@@ -24,7 +24,7 @@ def law_from(description: Description, pair: Pair, direction: Direction) -> Boun
         case {"kind": "plain", **rest} if not rest:
             return PlainLaw(pair, direction)
         case {"kind": "tilted", "copies": int() as copies, "tilt": float() as tilt, **rest} if not rest:
-            if isinstance(pair, MinSepPair) and copies >= 1:
+            if isinstance(pair, TiltablePair) and copies >= 1:
                 return TiltedLaw(pair, direction, copies, tilt)
         case {
             "kind": "shifted",
@@ -32,7 +32,7 @@ def law_from(description: Description, pair: Pair, direction: Direction) -> Boun
             "strength": float() as strength,
             **rest,
         } if not rest:
-            if isinstance(pair, MinSepPair) and direction == "add" and strength > 0:
+            if isinstance(pair, TiltablePair) and direction == "add" and strength > 0:
                 return ShiftedLaw(pair, distance, strength)
     raise ValueError(f"The law is {description!r}, but no such law is known for this mechanism.")
 
@@ -59,19 +59,19 @@ def best_law(
     A bound of `enough` ends the search. The choice depends on no sample, so it costs nothing in the guarantee.
     """
     best: BoundedLaw = PlainLaw(pair, direction)
-    if not isinstance(pair, MinSepPair) or pair.upper_bound:
+    if not isinstance(pair, TiltablePair) or pair.upper_bound:
         return best
     least = 0.0
     if direction == "add":
         best = min([best, *shifted_laws(pair, epsilon)], key=lambda law: law.log_bound(epsilon))
         least = best.log_bound(epsilon)
-        if math.exp(least) <= _SMALL * enough:
+        if math.exp(least) <= _SMALL * enough or pair.vectors > 1:
             return best
     previous = math.inf
     lowest = 1.0 if direction == "remove" else 0.05
     tilts = lowest, _LARGEST_TILT
     for copies in range(1, _MOST_COPIES + 1):
-        if not affordable(pair, copies, memory):
+        if not affordable(pair.single, copies, memory):
             break
         candidate = _best_tilt(pair, direction, copies, epsilon, *tilts)
         # With more copies the best tilt is smaller, and not by much.
@@ -88,12 +88,12 @@ def best_law(
 
 
 def _best_tilt(
-    pair: MinSepPair, direction: Direction, copies: int, epsilon: float, lowest: float, highest: float
+    pair: TiltablePair, direction: Direction, copies: int, epsilon: float, lowest: float, highest: float
 ) -> TiltedLaw:
     sign = 1.0 if direction == "remove" else -1.0
 
     def bound(tilt: float) -> float:
-        if copies * tilt <= 1 and direction == "remove":
+        if copies * tilt <= pair.vectors and direction == "remove":
             return 0.0
         value = TiltedLaw(pair, direction, copies, sign * tilt).log_bound(epsilon)
         return value if math.isfinite(value) else 1e300

@@ -9,7 +9,7 @@ from minsep.accounting.directions import Direction
 from minsep.accounting.importance.base import Law
 from minsep.accounting.importance.tilted import TiltedLaw
 from minsep.accounting.importance.weighted import WeightedLaw
-from minsep.accounting.pairs import MinSepPair
+from minsep.accounting.pairs import TiltablePair
 from minsep.arrays import FloatArray
 from minsep.randomness import Key
 
@@ -24,7 +24,7 @@ class MixedLaw(Law):
     parts: tuple[WeightedLaw | TiltedLaw, ...]
 
     @property
-    def pair(self) -> MinSepPair:  # type: ignore[override]
+    def pair(self) -> TiltablePair:  # type: ignore[override]
         """Pair of all parts."""
         return self.parts[0].pair
 

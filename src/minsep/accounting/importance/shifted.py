@@ -10,7 +10,7 @@ from scipy import optimize
 from minsep.accounting.directions import Direction
 from minsep.accounting.importance.base import BoundedLaw, x_log_x
 from minsep.accounting.importance.tangents import Tangent, tangent_at, tangents
-from minsep.accounting.pairs import MinSepPair
+from minsep.accounting.pairs import TiltablePair
 from minsep.accounting.pairs.rounding import distance_of_draws, rounding_of, rounding_of_inner_product
 from minsep.arrays import FloatArray
 from minsep.identity import Description
@@ -26,7 +26,7 @@ class ShiftedLaw(BoundedLaw):
     The density is exp(-a <g, y> - (a s)^2/2), and P/Q is at least e^m e^<g, y>, so X is bounded: see `tangents`.
     """
 
-    pair: MinSepPair
+    pair: TiltablePair
     tangent_distance: float
     """Where the tangent touches, in standard deviations of the noise from 0."""
     strength: float
@@ -87,7 +87,7 @@ class ShiftedLaw(BoundedLaw):
         return {"kind": self.kind, "tangent_distance": self.tangent_distance, "strength": self.strength}
 
 
-def shifted_laws(pair: MinSepPair, epsilon: float) -> Iterator[ShiftedLaw]:
+def shifted_laws(pair: TiltablePair, epsilon: float) -> Iterator[ShiftedLaw]:
     """Yield a shifted law for every tangent, with the strength of least bound."""
     for tangent in tangents(pair):
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from minsep.accounting.exact.normal import normal_excess
-from minsep.accounting.pairs import MinSepPair
+from minsep.accounting.pairs import MinSepPair, TiltablePair
 from minsep.arrays import FloatArray
 from minsep.strategy import BandedToeplitz
 
@@ -40,9 +40,23 @@ class Tangent:
     deviation: float
     """Standard deviation of <`gradient`, y> under Q."""
 
+    def of_several(self, vectors: int) -> "Tangent":
+        """Return a plane below log P/Q where x is the sum of so many independent vectors: docs, Lemma 8."""
+        if vectors == 1:
+            return self
+        taken_off = vectors * (vectors - 1) / 2 * self.deviation**2
+        return Tangent(
+            self.distance, vectors * self.constant - taken_off, vectors * self.gradient, vectors * self.deviation
+        )
 
-def tangent_at(pair: MinSepPair, distance: float) -> Tangent | None:
-    """Return the tangent at a point so far from 0, against the gradient there; None where none is known."""
+
+def tangent_at(pair: TiltablePair, distance: float) -> Tangent | None:
+    """Return the plane at a point so far from 0, against the gradient there; None where none is known."""
+    tangent = _tangent_of_one(pair.single, distance)
+    return None if tangent is None else tangent.of_several(pair.vectors)
+
+
+def _tangent_of_one(pair: MinSepPair, distance: float) -> Tangent | None:
     strategy, sigma = pair.strategy, pair.noise_multiplier
     if pair.upper_bound or not isinstance(strategy, BandedToeplitz):
         return None
@@ -62,7 +76,7 @@ def tangent_at(pair: MinSepPair, distance: float) -> Tangent | None:
     return Tangent(distance, log_ratio - float(gradient @ point), gradient, sigma * length)
 
 
-def tangents(pair: MinSepPair) -> Iterator[Tangent]:
+def tangents(pair: TiltablePair) -> Iterator[Tangent]:
     """Yield tangents at several distances."""
     return (tangent for distance in _DISTANCES if (tangent := tangent_at(pair, distance)) is not None)
 
@@ -79,7 +93,7 @@ def add_bound(tangent: Tangent, epsilon: float) -> float:
     return _normal_bound(epsilon + tangent.constant, tangent.deviation)
 
 
-def best_tangent(pair: MinSepPair, epsilon: float) -> tuple[float, Tangent | None]:
+def best_tangent(pair: TiltablePair, epsilon: float) -> tuple[float, Tangent | None]:
     """Return the least bound of H_epsilon(Q, P) by a tangent, and the tangent; 1 and None where there is none."""
     bounds = ((add_bound(tangent, epsilon), tangent) for tangent in tangents(pair))
     return min(bounds, key=lambda found: found[0], default=(1.0, None))

@@ -1,12 +1,13 @@
 """The Renyi-tilted law: the one that certificates draw from."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
 from minsep.accounting.directions import Direction
 from minsep.accounting.importance.base import BoundedLaw, x_log_x
 from minsep.accounting.importance.tuple_law import TupleLaw
-from minsep.accounting.pairs import MinSepPair
+from minsep.accounting.pairs import TiltablePair
 from minsep.arrays import FloatArray, Rows
 from minsep.identity import Description
 from minsep.randomness import Key
@@ -16,10 +17,12 @@ from minsep.randomness import Key
 class TiltedLaw(BoundedLaw):
     """The Renyi-tilted law dP'/dQ = F_t^k / M with F_t = E_x exp(t l_x): k copies, scale t.
 
-    `tilt` is t: at least 1 for `remove` and negative for `add`; the order is k |t|.
+    `tilt` is t: at least 1 for `remove` and negative for `add`; the order is k |t|. Copies are of one participation
+    vector. If x is a sum of several, P/Q is at most that of one to their number, which divides the order for `remove`.
+    For `add` there is no bound then.
     """
 
-    pair: MinSepPair
+    pair: TiltablePair
     direction: Direction
     copies: int
     tilt: float
@@ -27,9 +30,8 @@ class TiltedLaw(BoundedLaw):
 
     def __post_init__(self) -> None:
         if self.pair.upper_bound:
-            raise ValueError(
-                f"bands is {self.pair.strategy.bands}, but a tilted law needs at most min_sep = {self.pair.min_sep}."
-            )
+            bands, min_sep = self.pair.strategy.bands, self.pair.single.min_sep
+            raise ValueError(f"bands is {bands}, but a tilted law needs at most min_sep = {min_sep}.")
         if (self.direction == "remove" and self.tilt < 1) or (self.direction == "add" and self.tilt >= 0):
             raise ValueError(f"tilt is {self.tilt}, but it must be at least 1 for `remove` and below 0 for `add`.")
 
@@ -47,7 +49,7 @@ class TiltedLaw(BoundedLaw):
     def law(self) -> TupleLaw:
         """Law of the tuples whose columns, t times, are the means of the law's normals."""
         t, variance = self.tilt, self.pair.noise_multiplier**2
-        return TupleLaw(self.pair, self.copies, (t * t - t) / (2 * variance), t * t / variance)
+        return TupleLaw(self.pair.single, self.copies, (t * t - t) / (2 * variance), t * t / variance)
 
     @property
     def log_constant(self) -> float:
@@ -56,7 +58,9 @@ class TiltedLaw(BoundedLaw):
 
     def log_bound(self, epsilon: float) -> float:
         """Return log M + the largest log of (R - e^eps) R^-a, or of (1 - e^eps R) R^a, a the order."""
-        a = self.copies * abs(self.tilt)
+        a = self.copies * abs(self.tilt) / self.pair.vectors
+        if self.pair.vectors > 1 and (self.direction == "add" or a <= 1):
+            return math.inf
         if self.direction == "remove":
             return self.log_constant - (a - 1) * epsilon + x_log_x(a - 1) - x_log_x(a)
         return self.log_constant - a * epsilon + x_log_x(a) - x_log_x(a + 1)
@@ -75,7 +79,8 @@ class TiltedLaw(BoundedLaw):
 
     def log_density(self, scores: Rows, log_ratio: FloatArray) -> FloatArray:
         """Return log dP'/dQ of samples, by their scores and log R."""
-        log_mean = log_ratio if self.tilt == 1.0 else self.pair.log_means(scores, self.tilt, self.tilt)
+        known = self.tilt == 1.0 and self.pair.vectors == 1
+        log_mean = log_ratio if known else self.pair.single.log_means(scores, self.tilt, self.tilt)
         return self.copies * log_mean - self.log_constant
 
     def describe(self) -> Description:

@@ -2,26 +2,18 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from scipy.special import logsumexp
 
-from minsep.accounting.importance.tuple_tables import (
-    Beginning,
-    StateSpace,
-    Terms,
-    count_states,
-    draw_tuples,
-    fill_table,
-    gram_table,
-)
+from minsep.accounting.importance.tuple_tables import Beginning, Terms, draw_tuples, fill_table
 from minsep.accounting.pairs import MinSepPair
 from minsep.accounting.pairs.min_sep import log_miss_of
+from minsep.accounting.pairs.states import StateSpace, cached_gram_table, count_states, state_space
 from minsep.arrays import FloatArray, IntegerArray
 from minsep.randomness import Key, KeyedWords
 from minsep.randomness.variates import uniforms
-from minsep.strategy import Strategy
 
 DEFAULT_MEMORY = 1 << 30
 """Most bytes of a table."""
@@ -67,14 +59,14 @@ class TupleLaw:
 
     @property
     def _space(self) -> StateSpace:
-        return _state_space(self.copies, self.pair.min_sep, self.pair.group)
+        return state_space(self.copies, self.pair.min_sep, self.pair.group)
 
     @cached_property
     def _terms(self) -> Terms:
         pair = self.pair
         log_miss = pair.group * log_miss_of(pair.prob)
         weights = self._space.log_move_weights(pair.log_multiplicities + self.log_weight, log_miss)
-        return Terms(_gram_table(pair.strategy), weights, self.own, self.shared, self._space.moves_of_states)
+        return Terms(cached_gram_table(pair.strategy), weights, self.own, self.shared, self._space.moves_of_states)
 
     def _filled(self, *, full: bool) -> FloatArray:
         n = self.pair.strategy.iterations
@@ -120,15 +112,3 @@ def affordable(pair: MinSepPair, copies: int, memory: int = DEFAULT_MEMORY) -> b
     states = count_states(copies, pair.min_sep, pair.group)
     moves = math.comb(copies + pair.group, copies)
     return 8 * (n + 1) * states <= memory and n * states * moves <= _MOST_WORK * (1 if copies > 2 else 100)
-
-
-@lru_cache(maxsize=16)
-def _state_space(copies: int, min_sep: int, group: int) -> StateSpace:
-    """Return the states of so many copies, made once for all scales and noise multipliers."""
-    return StateSpace(copies, min_sep, group)
-
-
-@lru_cache(maxsize=1)
-def _gram_table(strategy: Strategy) -> FloatArray:
-    """Return the table of inner products of a strategy; the one used last is kept."""
-    return gram_table(strategy)

@@ -9,7 +9,7 @@ import numpy as np
 from minsep.accounting.directions import Direction
 from minsep.accounting.importance.base import Law
 from minsep.accounting.importance.tuple_law import TupleLaw
-from minsep.accounting.pairs import MinSepPair
+from minsep.accounting.pairs import TiltablePair
 from minsep.arrays import FloatArray, Rows
 from minsep.randomness import Key, KeyedWords
 from minsep.randomness.variates import uniforms
@@ -23,7 +23,7 @@ class WeightedLaw(Law):
     in the error and does not mislead. There is no bound on X, and none is needed.
     """
 
-    pair: MinSepPair
+    pair: TiltablePair
     direction: Direction
     scale: float
     weight: float
@@ -31,8 +31,8 @@ class WeightedLaw(Law):
 
     @cached_property
     def law(self) -> TupleLaw:
-        """Law of the participation vector with every participation weighted."""
-        return TupleLaw(self.pair, 1, 0.0, 0.0, math.log(self.weight))
+        """Law of one participation vector with every participation weighted."""
+        return TupleLaw(self.pair.single, 1, 0.0, 0.0, math.log(self.weight))
 
     def draw(self, key: Key, chunk: int) -> tuple[FloatArray, FloatArray]:
         """Return log R and log dP'/dQ of the samples of a chunk."""
@@ -42,7 +42,8 @@ class WeightedLaw(Law):
 
     def log_density(self, scores: Rows, log_ratio: FloatArray) -> FloatArray:
         """Return log dP'/dQ of samples, by their scores and log R."""
-        tilt = self.pair.log_means(scores, self.scale, self.scale**2, self.weight) - self.law.log_constant
+        tilt = self.pair.log_means(scores, self.scale, self.scale**2, self.weight)
+        tilt -= self.pair.vectors * self.law.log_constant
         plain = log_ratio if self.direction == "remove" else np.zeros(log_ratio.size)
         return np.logaddexp(math.log(self.defensive) + plain, math.log1p(-self.defensive) + tilt)
 
@@ -51,7 +52,9 @@ class WeightedLaw(Law):
         key = key.derive(self.direction)
         count = self.samples_in_chunk
         plain = uniforms(KeyedWords(key.derive("defensive")).take(chunk, count)) < self.defensive
-        samples, times, weights = self.law.draw(key, chunk)
+        keys = [key, *(key.derive(f"vector {place}") for place in range(1, self.pair.vectors))]
+        drawn = [self.law.draw(each, chunk) for each in keys]
+        samples, times, weights = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
         tilted = ~plain[samples]
         samples, times, weights = samples[tilted], times[tilted], self.scale * weights[tilted]
         if self.direction == "remove":

@@ -1,8 +1,18 @@
 """Likelihood ratios: one file for each kind of participation."""
 
-from minsep.accounting.pairs.base import Pair, ParticipationPair
+from minsep.accounting.pairs.base import Pair, ParticipationPair, TiltablePair
 from minsep.accounting.pairs.cyclic import BallsInBinsPair, CyclicPair
 from minsep.accounting.pairs.min_sep import MinSepPair
 from minsep.accounting.pairs.truncated import TruncatedPair
+from minsep.accounting.pairs.users import UserPair
 
-__all__ = ["BallsInBinsPair", "CyclicPair", "MinSepPair", "Pair", "ParticipationPair", "TruncatedPair"]
+__all__ = [
+    "BallsInBinsPair",
+    "CyclicPair",
+    "MinSepPair",
+    "Pair",
+    "ParticipationPair",
+    "TiltablePair",
+    "TruncatedPair",
+    "UserPair",
+]

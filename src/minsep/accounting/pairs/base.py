@@ -8,6 +8,7 @@ their log likelihood ratios, log P/Q.
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -19,6 +20,9 @@ from minsep.participation.renewal import RenewalLaw
 from minsep.participation.times import draw_times
 from minsep.randomness import Key, KeyedWords, add_keyed_normals
 from minsep.strategy import Strategy
+
+if TYPE_CHECKING:
+    from minsep.accounting.pairs.min_sep import MinSepPair
 
 # Values of a chunk: few enough for a processor's cache, enough to make a chunk worth its overhead.
 _CHUNK_VALUES = 1 << 19
@@ -59,6 +63,11 @@ class Pair(ABC):
     @property
     def columns_moved(self) -> int:
         """By how many columns one participation can move a sample, or a log ratio be moved by one."""
+        return 1
+
+    @property
+    def vectors(self) -> int:
+        """Number of participation vectors that a sample of P is moved by."""
         return 1
 
     @property
@@ -138,3 +147,29 @@ class ParticipationPair(Pair):
     def multiplicities(self, count: int, key: Key, chunk: int) -> FloatArray:
         """Return by how many columns each participation moves a sample: one, unless a pair says otherwise."""
         return np.ones(count)
+
+
+@dataclass(frozen=True)
+class TiltablePair(ParticipationPair):
+    """A pair with tilted laws: x is a sum of independent copies of one b-min-sep vector."""
+
+    @property
+    @abstractmethod
+    def single(self) -> "MinSepPair":
+        """The pair of one copy, of which tuples are drawn."""
+
+    @abstractmethod
+    def log_means(self, scores: Rows, linear: float, quadratic: float, weight: float = 1.0) -> FloatArray:
+        """Return log E_x of weight^|x| exp(linear <C x, y>/s2 - quadratic |C x|^2/(2 s2)): log P/Q when all are 1."""
+
+    def log_ratios_of_scores(self, scores: Rows) -> FloatArray:
+        """Return log P/Q of samples by their scores."""
+        return self.log_means(scores, 1.0, 1.0)
+
+    def moved_noise(
+        self, key: Key, chunk: int, samples: IntegerArray, times: IntegerArray, weights: FloatArray
+    ) -> Rows:
+        """Return a chunk of noise, with columns added."""
+        rows = self.noise(key, chunk)
+        self.filter.add_columns(rows, samples, times, weights)
+        return rows

@@ -16,7 +16,7 @@ _BLOCK = 32
 _ROWS_TOGETHER = 32  # as many as a processor's nearest caches hold
 MODERATE_DECAY = 300.0
 MODERATE_GAIN = 600.0
-_LOWEST, _MIDDLE, _HIGHEST = 2.0**400, 2.0**600, 2.0**800
+LOWEST, MIDDLE, HIGHEST = 2.0**400, 2.0**600, 2.0**800
 
 
 def min_sep_log_ratios(rows: Rows, offsets: FloatArray, log_miss: float, min_sep: int, warm: bool) -> FloatArray:
@@ -51,15 +51,15 @@ def _rescaled_min_sep(rows, offsets, log_miss, min_sep, warm):  # type: ignore[n
     n = offsets.size
     samples = 2 * rows.shape[0]
     size = min(min_sep, n + 1)
-    table = np.full((size, samples), _MIDDLE)  # row i % size holds f_(i+b) before step i, and f_i after it
-    following = np.full(samples, _MIDDLE)
-    log_scale = np.full(samples, -math.log(_MIDDLE))
+    table = np.full((size, samples), MIDDLE)  # row i % size holds f_(i+b) before step i, and f_i after it
+    following = np.full(samples, MIDDLE)
+    log_scale = np.full(samples, -math.log(MIDDLE))
     greatest = np.full(samples, -np.inf)
     gains = np.empty((_BLOCK, samples))
     miss = math.exp(log_miss)
     for start in range((n - 1) // _BLOCK * _BLOCK, -1, -_BLOCK):
         stop = min(start + _BLOCK, n)
-        _side_by_side(rows, start, stop, gains)
+        side_by_side(rows, start, stop, gains)
         for i in range(stop - 1, start - 1, -1):
             gain, current, offset = gains[i - start], table[i % size], offsets[i]
             for s in range(samples):
@@ -69,8 +69,8 @@ def _rescaled_min_sep(rows, offsets, log_miss, min_sep, warm):  # type: ignore[n
                 current[s] = value
                 following[s] = value
         for s in range(samples):
-            if not _LOWEST < following[s] < _HIGHEST:
-                factor = _MIDDLE / following[s]
+            if not LOWEST < following[s] < HIGHEST:
+                factor = MIDDLE / following[s]
                 log_scale[s] -= math.log(factor)
                 following[s] *= factor
                 for k in range(size):
@@ -101,7 +101,7 @@ def _logarithmic_min_sep(rows, offsets, log_miss, min_sep, warm):  # type: ignor
     gains = np.empty((_BLOCK, samples))
     for start in range((n - 1) // _BLOCK * _BLOCK, -1, -_BLOCK):
         stop = min(start + _BLOCK, n)
-        _side_by_side(rows, start, stop, gains)
+        side_by_side(rows, start, stop, gains)
         for i in range(stop - 1, start - 1, -1):
             gain, current, offset = gains[i - start], table[i % size], offsets[i]
             for s in range(samples):
@@ -134,7 +134,7 @@ def cyclic_log_ratios(rows, offsets, log_miss, cycle, constants):  # type: ignor
     gains = np.empty((_BLOCK, samples))
     for start in range(0, n, _BLOCK):
         stop = min(start + _BLOCK, n)
-        _side_by_side(rows, start, stop, gains)
+        side_by_side(rows, start, stop, gains)
         for i in range(start, stop):
             gain, current, offset = gains[i - start], table[i % cycle], offsets[i]
             for s in range(samples):
@@ -177,7 +177,8 @@ def add_survival(rows, half_norms, kept, whole, cut):  # type: ignore[no-untyped
 
 
 @numba.njit(inline="always")
-def _side_by_side(rows, start, stop, out):  # type: ignore[no-untyped-def]  # pragma: no cover
+def side_by_side(rows, start, stop, out):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Copy iterations from `start` to `stop` of samples in rows to `out`, one iteration a row."""
     for q in range(rows.shape[0]):
         row = rows[q]
         for i in range(start, stop):

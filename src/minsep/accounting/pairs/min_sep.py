@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from minsep.accounting.pairs.base import ParticipationPair
+from minsep.accounting.pairs.base import TiltablePair
 from minsep.accounting.pairs.kernels import MODERATE_DECAY, MODERATE_GAIN, add_multiplicities, min_sep_log_ratios
 from minsep.arrays import FloatArray, IntegerArray, Rows
 from minsep.participation.renewal import RenewalLaw
@@ -15,7 +15,7 @@ from minsep.randomness.variates import uniforms
 
 
 @dataclass(frozen=True)
-class MinSepPair(ParticipationPair):
+class MinSepPair(TiltablePair):
     """b-min-sep participation (the main recursion of the paper, and its corollary for the warm start).
 
     With `group` > 1 the example stands for a user whose `group` examples are each sampled with probability `prob`
@@ -36,6 +36,11 @@ class MinSepPair(ParticipationPair):
     def log_miss(self) -> float:
         """Logarithm of the probability that nobody of the group is sampled in an iteration."""
         return self.group * log_miss_of(self.prob)
+
+    @property
+    def single(self) -> "MinSepPair":
+        """The pair itself."""
+        return self
 
     @property
     def columns_moved(self) -> int:
@@ -69,10 +74,6 @@ class MinSepPair(ParticipationPair):
         barred = float((miss ** (n - np.arange(1.0, soon + 1))).sum()) + (b - 1 - soon)
         return float((miss**n + self.prob * barred) / (1 + (b - 1) * self.prob))
 
-    def log_ratios_of_scores(self, scores: Rows) -> FloatArray:
-        """Return log P/Q of samples by their scores."""
-        return self.log_means(scores, 1.0, 1.0)
-
     def log_means(self, scores: Rows, linear: float, quadratic: float, weight: float = 1.0) -> FloatArray:
         """Return log E_x of weight^|x| exp(linear <C x, y>/s2 - quadratic |C x|^2/(2 s2)): log P/Q when all are 1."""
         log_miss = self.log_miss
@@ -83,14 +84,6 @@ class MinSepPair(ParticipationPair):
         offsets = math.log(self.prob * weight) - quadratic * self.half_norms
         gains = scores if linear == 1.0 else scores * scores.dtype.type(linear)
         return min_sep_log_ratios(gains, offsets, log_miss, self.min_sep, self.warm)
-
-    def moved_noise(
-        self, key: Key, chunk: int, samples: IntegerArray, times: IntegerArray, weights: FloatArray
-    ) -> Rows:
-        """Return a chunk of noise, with columns added."""
-        rows = self.noise(key, chunk)
-        self.filter.add_columns(rows, samples, times, weights)
-        return rows
 
     def multiplicities(self, count: int, key: Key, chunk: int) -> FloatArray:
         """Return how many examples of the group take part in each participation."""

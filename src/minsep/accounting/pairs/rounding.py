@@ -79,6 +79,7 @@ def distance_of_draws(pair: Pair, grid: float, copies: int = 1, scale: float = 1
     # How far the normals of a sample may be moved in all, in standard deviations.
     room = grid * pair.noise_multiplier / (max(abs(scale), 1.0) * pair.columns_moved * overlapping)
     of_normals = n * 2.0**-52 / room + (100 * n * 2.0**-53 / room) ** 4
-    starts = math.comb(min(gap, n) - 1 + max(copies, 1), max(copies, 1))
-    of_participations = (max(copies, 1) * (turns + 2) * (n + 2) + starts + 64 * n) * 2.0**-52
+    drawn = max(copies, pair.vectors)
+    starts = math.comb(min(gap, n) - 1 + drawn, drawn)
+    of_participations = (drawn * (turns + 2) * (n + 2) + starts + 64 * n) * 2.0**-52
     return min(of_normals + of_participations + pair.error_of_other_draws, 1.0)

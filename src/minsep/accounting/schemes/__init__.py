@@ -14,6 +14,7 @@ from minsep.accounting.schemes import min_sep as min_sep
 from minsep.accounting.schemes import multi_attribution as multi_attribution
 from minsep.accounting.schemes import poisson as poisson
 from minsep.accounting.schemes import unamplified as unamplified
+from minsep.accounting.schemes import user_min_sep as user_min_sep
 from minsep.accounting.schemes.base import SchemeAccounting, Support, accounting_of, accounts_for, supported
 from minsep.mechanism import Design, Mechanism
 from minsep.participation import MinSep, Scheme

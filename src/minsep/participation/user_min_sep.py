@@ -1,0 +1,106 @@
+"""b-min-sep sampling for users with several examples."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from minsep import _validation as validate
+from minsep.attribution import AttributionGraph
+from minsep.identity import Description
+from minsep.participation.min_sep import MinSep
+from minsep.participation.renewal import RenewalLaw
+from minsep.participation.scheme import IndependentScheme
+from minsep.participation.stream import BatchStream
+from minsep.participation.truncation import Truncation
+from minsep.randomness import Key
+
+_MOST_USER_BOUND = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class UserMinSep(IndependentScheme):
+    """b-min-sep sampling that protects users, each of whom has at most `user_bound` examples, shared or not.
+
+    Every example takes part as in `MinSep`, by coins of its own. So the examples of other users tell nothing about
+    when this user's take part, and the privacy of a user is exactly that of a sum of `user_bound` independent b-min-sep
+    vectors. No assumption is made: docs/attribution.md has the proof.
+
+    - `rate`, `min_sep` and `start` are those of `MinSep`, and so are the batches.
+    - `user_bound` is the most examples of one user (k_u). An example may belong to several users. Bound contributions
+      first, by `minsep.bound_contributions`.
+    - `coins="public"` accounts for an adversary who knows every coin: no amplification, in closed form.
+    - `graph`, if given, is checked: no user may have more examples than `user_bound`, and the dataset must have as many
+      examples as the graph. It is not part of the description.
+
+    >>> scheme = UserMinSep(rate=512 / 60_000, min_sep=16, user_bound=2)
+    >>> scheme.unit, round(scheme.expected_batch_size(60_000))
+    ('user', 512)
+    >>> graph = AttributionGraph.from_lists([[0, 1], [1], [1, 2]])
+    >>> UserMinSep(rate=0.1, min_sep=2, user_bound=2, graph=graph)
+    Traceback (most recent call last):
+    ValueError: user_bound is 2, but user 1 has 3 examples: bound contributions first, by minsep.bound_contributions.
+    """
+
+    kind = "user-min-sep"
+    unit = "user"
+
+    rate: float
+    min_sep: int
+    user_bound: int
+    start: Literal["warm", "cold"] = "warm"
+    coins: Literal["secret", "public"] = "secret"
+    graph: AttributionGraph | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        bound = validate.integer(user_bound=self.user_bound, at_least=1, at_most=_MOST_USER_BOUND)
+        validate.choice(("secret", "public"), coins=self.coins)
+        if self.graph is not None and not isinstance(self.graph, AttributionGraph):
+            raise ValueError(f"graph is {self.graph!r}, but it must be an AttributionGraph such as from_lists gives.")
+        examples = self.for_examples
+        for name, value in (("rate", examples.rate), ("min_sep", examples.min_sep), ("user_bound", bound)):
+            object.__setattr__(self, name, value)
+        if self.graph is not None:
+            self.graph.check_user_bound(bound)
+
+    @property
+    def for_examples(self) -> MinSep:
+        """The same sampling, for the privacy of single examples."""
+        return MinSep(self.rate, self.min_sep, self.start)
+
+    @property
+    def sampling_prob(self) -> float:  # type: ignore[override]
+        """Probability of taking part when available."""
+        return self.for_examples.sampling_prob
+
+    @property
+    def law(self) -> RenewalLaw:
+        """Law of one example's participation times."""
+        return self.for_examples.law
+
+    def batches(
+        self, iterations: int, num_examples: int, key: Key, truncation: Truncation | None, fingerprint: str
+    ) -> BatchStream:
+        """Return the stream of `iterations` batches of indices into `num_examples` examples.
+
+        They come from `key`, cut by the `truncation` if there is one; `fingerprint` is that of the mechanism.
+        """
+        if self.graph is not None and num_examples != self.graph.num_examples:
+            raise ValueError(f"num_examples is {num_examples!r}, but the graph has {self.graph.num_examples} examples.")
+        return super().batches(iterations, num_examples, key, truncation, fingerprint)
+
+    @property
+    def name(self) -> str:
+        """The scheme with its parameters, in words."""
+        most = "one example" if self.user_bound == 1 else f"at most {self.user_bound} examples"
+        details = [f"{most} a user", *(["public coins"] if self.coins == "public" else [])]
+        return f"{self.for_examples.name}, {', '.join(details)}"
+
+    def describe(self) -> Description:
+        """Return the scheme as plain data: public numbers, nothing of the graph."""
+        return {
+            "kind": self.kind,
+            "rate": self.rate,
+            "min_sep": self.min_sep,
+            "user_bound": self.user_bound,
+            "start": self.start,
+            "coins": self.coins,
+        }

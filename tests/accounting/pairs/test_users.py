@@ -1,0 +1,222 @@
+"""The likelihood ratio of a user, and the laws to draw from for it, against enumeration."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+import minsep
+from minsep.accounting.importance import (
+    PlainLaw,
+    ShiftedLaw,
+    TiltedLaw,
+    WeightedLaw,
+    best_law,
+    best_tangent,
+    tangent_at,
+    tangents,
+)
+from minsep.accounting.pairs import MinSepPair, UserPair
+from minsep.randomness import Key
+from tests.oracles.divergence import log_ratio
+from tests.oracles.participation import participation_law
+from tests.oracles.quadrature import delta as integrated
+from tests.oracles.users import sum_law
+
+FALSE_ALARM = 1e-7
+
+
+def uneven(n, bands):
+    return minsep.BandedToeplitz.from_coefficients([1.0, 0.7, 0.9, 0.2, 0.5][:bands], iterations=n)
+
+
+def pair_of(n, bands, min_sep, rate, start, user_bound, sigma=0.9):
+    scheme = minsep.MinSep(rate, min_sep, start)
+    return UserPair(
+        uneven(n, bands),
+        sigma,
+        prob=scheme.sampling_prob,
+        min_sep=min_sep,
+        warm=start == "warm",
+        user_bound=user_bound,
+    )
+
+
+def law_of(pair):
+    rate = 1 / (pair.min_sep - 1 + 1 / pair.prob)
+    scheme = minsep.MinSep(rate, pair.min_sep, "warm" if pair.warm else "cold")
+    return sum_law(participation_law(scheme, pair.strategy.iterations), pair.user_bound)
+
+
+CASES = [
+    (n, bands, min_sep, rate, start, user_bound)
+    for n, bands, min_sep, rate, user_bound in [
+        (5, 1, 1, 0.2, 2),
+        (6, 2, 2, 0.2, 2),
+        (6, 2, 3, 0.3, 2),
+        (6, 3, 3, 0.1, 2),
+        (7, 3, 4, 0.2, 2),
+        (6, 4, 6, 0.1, 2),
+        (5, 1, 1, 0.3, 3),
+        (5, 2, 3, 0.2, 3),
+        (5, 3, 3, 0.2, 3),
+        (4, 1, 1, 0.3, 4),
+        (4, 2, 2, 0.3, 4),
+        (5, 3, 3, 0.1, 4),
+        (4, 2, 4, 0.25, 2),
+    ]
+    for start in ("warm", "cold")
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("sigma", [0.05, 0.3, 1.0, 4.0])
+def test_the_ratio_equals_the_sum_over_all_vectors(case, sigma):
+    pair = pair_of(*case, sigma=sigma)
+    law, matrix = law_of(pair), pair.strategy.dense()
+    generator = np.random.default_rng(0)
+    moved = generator.permutation(np.array(list(law)))[:7] @ matrix.T
+    noise = sigma * generator.standard_normal((2 * len(moved), case[0]))
+    samples = noise + np.concatenate([moved, np.zeros_like(moved)])
+    np.testing.assert_allclose(pair.log_ratios(samples), log_ratio(law, matrix, sigma, samples), rtol=1e-11, atol=1e-11)
+    assert pair.no_participation == pytest.approx(law.get((0,) * case[0], 0.0), rel=1e-12)
+
+
+@pytest.mark.parametrize("case", CASES[::3], ids=str)
+def test_weighted_and_tilted_means_equal_their_sums(case):
+    pair = pair_of(*case)
+    law, matrix, s2 = law_of(pair), pair.strategy.dense(), pair.noise_multiplier**2
+    samples = np.random.default_rng(1).standard_normal((4, case[0]))
+    vectors, weights = np.array(list(law)), np.array(list(law.values()))
+    means = vectors @ matrix.T
+    scores = pair.filter.scores(pair.rows_of(samples))
+    for linear, quadratic, weight in [(1.4, 1.4, 1.0), (2.0, 4.0, 3.0), (-0.7, 0.49, 2.0)]:
+        exponents = linear * samples @ means.T / s2 - quadratic * (means**2).sum(axis=1) / (2 * s2)
+        expected = np.log(np.exp(exponents) @ (weights * weight ** vectors.sum(axis=1)))
+        np.testing.assert_allclose(pair.log_means(scores, linear, quadratic, weight)[:4], expected, rtol=1e-10)
+
+
+def test_one_example_is_min_sep():
+    strategy = uneven(40, 4)
+    user = UserPair(strategy, 0.8, prob=0.1, min_sep=5, warm=True, user_bound=1)
+    single = MinSepPair(strategy, 0.8, prob=0.1, min_sep=5, warm=True)
+    samples = np.random.default_rng(2).standard_normal((10, 40))
+    np.testing.assert_allclose(user.log_ratios(samples), single.log_ratios(samples), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("sigma", [0.002, 0.02, 0.3])
+def test_ratios_of_any_size_are_the_same_in_logarithms(sigma):
+    """Where rescaled numbers would lose anything, the recursion in logarithms takes over."""
+    from minsep.accounting.pairs import user_kernels
+
+    pair = UserPair(uneven(60, 3), sigma, prob=0.05, min_sep=4, warm=True, user_bound=3)
+    generator = np.random.default_rng(3)
+    moved = (generator.random((8, 60)) < 0.1) @ pair.strategy.dense().T
+    scores = pair.filter.scores(pair.rows_of(moved + sigma * generator.standard_normal((8, 60))))
+    found = pair.log_means(scores, 1.0, 1.0)
+    assert np.isfinite(found).all()
+    slow = user_kernels._logarithmic(scores, pair._terms(1.0, 1.0), 1.0)
+    np.testing.assert_allclose(found, slow, rtol=1e-11)
+
+
+@pytest.mark.parametrize("case", CASES[::2], ids=str)
+def test_the_single_ratio_to_the_number_of_examples_is_no_smaller(case):
+    """R_user <= R_1^k_u at every point: what the bound of tilted laws rests on."""
+    pair = pair_of(*case)
+    samples = 3 * np.random.default_rng(4).standard_normal((200, case[0]))
+    assert (pair.log_ratios(samples) <= case[-1] * pair.single.log_ratios(samples) + 1e-9).all()
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_planes_lie_below_the_log_ratio(case):
+    pair = pair_of(*case)
+    samples = 2 * np.random.default_rng(5).standard_normal((300, case[0]))
+    ratios = pair.log_ratios(samples)
+    planes = list(tangents(pair))
+    assert len(planes) > 5
+    for plane in planes:
+        assert (plane.constant + samples @ plane.gradient <= ratios + 1e-9).all()
+        assert plane.deviation == pytest.approx(pair.noise_multiplier * np.linalg.norm(plane.gradient))
+
+
+@pytest.mark.parametrize("user_bound", [2, 3])
+@pytest.mark.parametrize("sigma", [0.8, 2.0])
+def test_the_bound_of_add_is_above_the_integral(user_bound, sigma):
+    for start in ("warm", "cold"):
+        pair = pair_of(2, 2, 2, 0.2, start, user_bound, sigma)
+        for epsilon in (0.05, 0.3, 1.0):
+            truth = integrated(law_of(pair), pair.strategy.dense(), sigma, epsilon, "add")
+            assert truth - 1e-9 <= best_tangent(pair, epsilon)[0] <= 2 * truth + 0.1
+
+
+LAWS = {
+    "plain": lambda pair, direction: PlainLaw(pair, direction),
+    "tilted": lambda pair, direction: TiltedLaw(pair, direction, pair.user_bound + 1, 1.2),
+    "shifted": lambda pair, direction: ShiftedLaw(pair, 1.0, 0.8 / tangent_at(pair, 1.0).deviation),
+    "weighted": lambda pair, direction: WeightedLaw(pair, direction, 1.3 if direction == "remove" else -0.8, 2.0),
+}
+
+
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize("case", [CASES[2], CASES[5], CASES[15], CASES[20]], ids=str)
+def test_laws_draw_from_their_densities(case, direction, name):
+    """E[dQ/dP'] is 1, E[dP/dP'] is 1, and the mean of X is delta, each within its error."""
+    if (name, direction) in {("tilted", "add"), ("shifted", "remove")}:
+        return
+    pair = pair_of(*case, sigma=1.5)
+    law = LAWS[name](pair, direction)
+    draws = [law.draw(Key.from_seed(1), chunk) for chunk in range(40)]
+    ratio, density = (np.concatenate(parts) for parts in zip(*draws, strict=True))
+    deviations = stats.norm.isf(FALSE_ALARM / 2)
+    for log_weight in (-density, ratio - density):
+        weights = np.exp(log_weight)
+        assert abs(weights.mean() - 1) <= deviations * weights.std() / math.sqrt(weights.size) + 1e-9
+
+
+@pytest.mark.parametrize("draws", [60_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_values_never_exceed_the_bound(direction, draws):
+    drawn = 0
+    for case in itertools.cycle(CASES):
+        pair = pair_of(*case)
+        for epsilon in (0.2, 1.0):
+            law = best_law(pair, direction, epsilon)
+            bound = law.upward_bound(epsilon)
+            for chunk in range(max(draws // (3 * len(CASES) * law.samples_in_chunk), 1)):
+                values = law.draw_values(Key.from_seed(drawn), chunk, epsilon)
+                assert values.max() <= bound
+                drawn += values.size
+        if drawn >= draws:
+            return
+
+
+@pytest.mark.parametrize("case", CASES[::4], ids=str)
+def test_no_point_exceeds_the_bound(case):
+    """Maximise X over y by a search from many starts."""
+    pair = pair_of(*case)
+    epsilon = 0.7
+    law = TiltedLaw(pair, "remove", case[-1] + 1, 1.3)
+    bound = law.log_bound(epsilon)
+
+    def log_x(y):
+        scores = pair.filter.scores(pair.rows_of(y[None]))
+        ratio = pair.log_ratios_of_scores(scores)
+        density = law.log_density(scores, ratio)[0]
+        gap = ratio[0] - epsilon
+        return ratio[0] + math.log(-math.expm1(-gap)) - density if gap > 0 else -1e3
+
+    for share in (0.4, 0.9, 1.5):
+        start = share * pair.strategy.dense().sum(axis=1)
+        found = optimize.minimize(lambda y: -log_x(y), start, method="Nelder-Mead", options={"maxiter": 300})
+        assert -found.fun <= bound + 1e-9
+
+
+def test_a_bound_for_add_by_copies_is_not_claimed():
+    pair = pair_of(6, 2, 3, 0.3, "warm", 2)
+    assert TiltedLaw(pair, "add", 3, -0.7).log_bound(1.0) == math.inf
+    assert TiltedLaw(pair, "remove", 2, 1.0).log_bound(1.0) == math.inf
+    with pytest.raises(ValueError, match="min_sep is 7, but for a user with several examples it must be from"):
+        UserPair(uneven(6, 2), 1.0, prob=0.1, min_sep=7, user_bound=2)
