@@ -14,11 +14,10 @@ evaluations where a quasi-Newton method needs hundreds.
 """
 
 import numpy as np
-from scipy import optimize
-from scipy.special import softmax
 
 from minsep.arrays import FloatArray
 from minsep.strategy import series
+from minsep.strategy.newton import minimise
 
 _GRADIENT_TOLERANCE = 1e-9
 
@@ -29,15 +28,8 @@ def banded_toeplitz(iterations: int, bands: int) -> FloatArray:
     if bands == 1:
         return start
     objective = _BandedObjective(iterations, bands)
-    found = optimize.minimize(
-        objective.value_and_gradient,
-        start[1:],
-        jac=True,
-        hess=objective.hessian,
-        method="trust-exact",
-        options={"gtol": _GRADIENT_TOLERANCE},
-    )
-    return np.concatenate([[1.0], found.x])
+    tail = minimise(objective.value_and_gradient, objective.hessian, start[1:], _GRADIENT_TOLERANCE)
+    return np.concatenate([[1.0], tail])
 
 
 class _BandedObjective:
@@ -107,6 +99,10 @@ def banded_inverse(iterations: int, bands: int, min_sep: int, participations: in
     search is over their logarithms relative to what is left of 1. The sensitivity is that of non-increasing
     coefficients, which take part at 0, b, 2b, ...
     """
+    # Loaded here, because it takes longer than all other imports and no other strategy needs it.
+    from scipy import optimize
+    from scipy.special import softmax
+
     start = series.inverse(series.square_root_of_prefix_sums(bands), bands)
     if bands == 1:
         return start
