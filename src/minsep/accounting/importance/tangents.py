@@ -1,14 +1,14 @@
-"""Tangents of log P/Q: what they prove about the direction `add`, without samples and with few.
+"""Tangents of log P/Q: what they prove about the direction `add`, with few or no samples.
 
-log f = log P/Q is convex in y, being the logarithm of a mean of exponentials of affine functions. So it lies above each
-of its tangents: log f(y) >= m + <g, y>, where g is the gradient at a point a, and m = log f(a) - <g, a>. Under Q the
-right-hand side is normal, with mean m and deviation s = sigma |g|. Hence, for every point a,
+log f = log P/Q is convex in y, because it is the logarithm of a mean of exponentials of affine functions. So it lies
+above each of its tangents: log f(y) >= m + <g, y>, where g is the gradient at a point a, and m = log f(a) - <g, a>.
+Under Q the right-hand side is normal, with mean m and standard deviation s = sigma |g|. Hence, for every point a,
 
     H_epsilon(Q, P) = E_Q (1 - e^epsilon f)_+  <=  E (1 - e^(epsilon + m + s Z))_+ ,
 
 which has a closed form. The gradient is C u / sigma^2, where u_i is the mean of x_i under the law of x tilted by
 exp(<C x, a> / sigma^2 - |C x|^2 / (2 sigma^2)): two recursions, forwards and backwards. Points a are tried at several
-distances from 0, each against the gradient there, which is where f is small and Q is not.
+distances from 0, in the direction opposite to the gradient at 0, where f is small and Q is not.
 """
 
 import math
@@ -42,7 +42,7 @@ class Tangent:
 
 
 def tangent_at(pair: MinSepPair, distance: float) -> Tangent | None:
-    """Return the tangent at a point so far from 0, against the gradient there; None where none is known."""
+    """Return the tangent at this distance from 0, opposite to the gradient at 0; None if there is none."""
     strategy, sigma = pair.strategy, pair.noise_multiplier
     if pair.upper_bound or not isinstance(strategy, BandedToeplitz):
         return None
@@ -80,14 +80,14 @@ def add_bound(tangent: Tangent, epsilon: float) -> float:
 
 
 def best_tangent(pair: MinSepPair, epsilon: float) -> tuple[float, Tangent | None]:
-    """Return the least bound of H_epsilon(Q, P) by a tangent, and the tangent; 1 and None where there is none."""
+    """Return the smallest bound on H_epsilon(Q, P) by a tangent, and the tangent; 1 and None if there is none."""
     bounds = ((add_bound(tangent, epsilon), tangent) for tangent in tangents(pair))
     return min(bounds, key=lambda found: found[0], default=(1.0, None))
 
 
 def _normal_bound(middle: float, deviation: float) -> float:
     """Return E (1 - exp(middle + deviation Z))_+, rounded up."""
-    # It may grow or fall with the deviation, so both ends of what that may be are looked at.
+    # It may increase or decrease with the deviation, so both ends of its range are considered.
     return max(float(normal_excess(middle - _MARGIN, deviation * (1 + side * _MARGIN))) for side in (-1, 1))
 
 
@@ -95,7 +95,7 @@ def _log_ratio_and_means(pair: MinSepPair, scores: FloatArray) -> tuple[float, F
     """Return log f at a point, given its scores C^T a / sigma^2, and the tilted mean of each x_i."""
     n, b = pair.strategy.iterations, pair.min_sep
     counts = np.arange(1, pair.group + 1)
-    # weights[i, j - 1]: the chance of j examples in iteration i, tilted.
+    # weights[i, j - 1]: the tilted probability of j examples in iteration i.
     weights = np.exp(pair.log_multiplicities + np.outer(scores, counts) - np.outer(pair.half_norms, counts**2))
     some = weights.sum(axis=1)
     hit = pair.law.prob
@@ -103,7 +103,7 @@ def _log_ratio_and_means(pair: MinSepPair, scores: FloatArray) -> tuple[float, F
     after = np.ones(n + 1)
     for i in range(n - 1, -1, -1):
         after[i] = miss * after[i + 1] + some[i] * after[min(i + b, n)]
-    # A warm start begins with a virtual participation up to b - 1 iterations ago.
+    # In a warm start there is a virtual participation up to b - 1 iterations ago.
     before = np.zeros(n + b + 1)
     before[:b] = hit / (1 + (b - 1) * hit) if pair.warm else 0.0
     before[0] = 1 / (1 + (b - 1) * hit) if pair.warm else 1.0
@@ -111,7 +111,7 @@ def _log_ratio_and_means(pair: MinSepPair, scores: FloatArray) -> tuple[float, F
     for i in range(n):
         before[i + 1] += miss * before[i]
         before[i + b] += some[i] * before[i]
-    # Numbers near the smallest that there are have few digits.
+    # Subnormal numbers have few digits.
     if not (ratio < math.inf and min(ratio, float(after.min())) > _SMALLEST):
         return math.nan, before[:n]
     ends = after[np.minimum(np.arange(n) + b, n)]

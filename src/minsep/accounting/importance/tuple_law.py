@@ -47,7 +47,7 @@ class TupleLaw:
         return self._start_weights(self._filled(full=False))[1]
 
     def draw(self, key: Key, chunk: int) -> tuple[IntegerArray, IntegerArray, FloatArray]:
-        """Return (sample, time, number of columns) of all participations in a chunk of tuples, summed over copies."""
+        """Return (sample, time, number of columns) of all participations in a chunk of tuples, over all copies."""
         count = self.pair.samples_in_chunk
         words = KeyedWords(key.derive("tuples"))
         starts = np.searchsorted(self._cumulative_starts, uniforms(words.take(2 * chunk, count)), side="right")
@@ -62,7 +62,7 @@ class TupleLaw:
             found: int = draw_tuples(self._table, self._terms, begin, source, samples, times, weights)
             if found >= 0:
                 return samples[:found], times[:found], weights[:found]
-            room *= 2  # The words begin the same, so the tuples do.
+            room *= 2  # The first words stay the same, and so do the tuples.
         raise FloatingPointError("A tuple of participations could not be drawn: its table is not finite.")
 
     @property
@@ -88,7 +88,7 @@ class TupleLaw:
         return self._filled(full=True)
 
     def _start_weights(self, table: FloatArray) -> tuple[FloatArray, float]:
-        """Return the log weight of each start, with all that follows, and of all of them."""
+        """Return the log weight of each start with all its continuations, and the total."""
         logs, jumps, places = self._starts
         n = self.pair.strategy.iterations
         reached = np.where(jumps < n, table[np.minimum(jumps, n) % table.shape[0], places], 0.0)
@@ -115,7 +115,7 @@ class TupleLaw:
 
 
 def affordable(pair: MinSepPair, copies: int, memory: int = DEFAULT_MEMORY) -> bool:
-    """Return whether the tables for so many copies fit into memory and patience."""
+    """Return whether the tables for that many copies fit into the limits on memory and time."""
     n = pair.strategy.iterations
     states = count_states(copies, pair.min_sep, pair.group)
     moves = math.comb(copies + pair.group, copies)
@@ -124,11 +124,11 @@ def affordable(pair: MinSepPair, copies: int, memory: int = DEFAULT_MEMORY) -> b
 
 @lru_cache(maxsize=16)
 def _state_space(copies: int, min_sep: int, group: int) -> StateSpace:
-    """Return the states of so many copies, made once for all scales and noise multipliers."""
+    """Return the states of that many copies, computed once for all scales and noise multipliers."""
     return StateSpace(copies, min_sep, group)
 
 
 @lru_cache(maxsize=1)
 def _gram_table(strategy: Strategy) -> FloatArray:
-    """Return the table of inner products of a strategy; the one used last is kept."""
+    """Return the table of inner products of a strategy; the last one is cached."""
     return gram_table(strategy)

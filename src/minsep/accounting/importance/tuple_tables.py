@@ -1,14 +1,14 @@
 """Weighted tuples of participation vectors: the tables behind the tilted law.
 
-k copies of the participation vector are drawn together with probability in proportion to
+k copies of the participation vector are drawn together with probability proportional to
 
     prod_j Pr[x_j] exp((t^2 - t) |C x_j|^2 / (2 s2)) * prod_(i<j) exp(t^2 <C x_i, C x_j> / s2),      s2 = sigma^2.
 
 Under b-min-sep with bands <= b these weights split over time. A copy that took part is blocked for b - 1 iterations;
 the state is the multiset of the blocked copies' remaining times, each with the multiplicity of its participation (1,
-but for a user with several examples). V_i(S) is the total weight of all that can happen from iteration i on; what
-happens at i is a move: how many of the free copies take part, with which multiplicities. When no copy is free there is
-nothing to decide, and the table jumps ahead to the first that is.
+except for a user with several examples). V_i(S) is the total weight of all continuations from iteration i on. A move at
+i says how many of the free copies take part, and with which multiplicities. If no copy is free there is nothing to
+decide, and the table jumps ahead until one is.
 """
 
 import math
@@ -52,7 +52,7 @@ class StateSpace:
 
     @cached_property
     def index(self) -> dict[State, int]:
-        """Return the place of each state."""
+        """Return the index of each state."""
         return {state: place for place, state in enumerate(self.states)}
 
     @cached_property
@@ -62,14 +62,14 @@ class StateSpace:
         return [move for size in range(self.copies + 1) for move in combinations_with_replacement(multiplicities, size)]
 
     def settle(self, state: State) -> tuple[int, int]:
-        """Return how many iterations to jump until a copy is free, and the place of the state then."""
+        """Return how many iterations to jump until a copy is free, and the index of the state at that time."""
         jump = 0
         if len(state) == self.copies:
             jump = state[0] // self.group + 1
         return jump, self.index[self.later(state, jump)]
 
     def later(self, state: State, steps: int) -> State:
-        """Return the state some iterations later, if nobody takes part."""
+        """Return the state some iterations later, if no copy takes part."""
         passed = steps * self.group
         return tuple(kind - passed for kind in state if kind >= passed)
 
@@ -119,7 +119,7 @@ class StateSpace:
         return weights
 
     def starts(self, available: float, barred: float) -> tuple[FloatArray, IntegerArray, IntegerArray]:
-        """Return log probabilities, jumps and places of the states in which the copies of a warm start begin.
+        """Return log probabilities, jumps and indices of the initial states of the copies in a warm start.
 
         Each copy is available with one probability, and barred for each of 1, ..., b - 1 iterations with another.
         """
@@ -144,7 +144,7 @@ class StateSpace:
 
 
 class Moves(NamedTuple):
-    """Where each move leads from each state, and what counts for its weight."""
+    """Where each move leads from each state, and what determines its weight."""
 
     jumps: NDArray[np.int32]
     targets: NDArray[np.int32]
@@ -167,7 +167,7 @@ class Terms(NamedTuple):
 
 
 class Beginning(NamedTuple):
-    """Where tuples begin, and `idle[i]`, the log probability of no participation before i from the empty state on."""
+    """Where tuples start, and `idle[i]`, the log probability of no participation before i from the empty state."""
 
     idle: FloatArray
     jumps: IntegerArray
@@ -220,9 +220,9 @@ def fill_table(table, terms):  # type: ignore[no-untyped-def]  # pragma: no cove
 
 @numba.njit(nogil=True, cache=True)
 def draw_tuples(table, terms, begin, uniforms, samples, times, weights):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Draw tuples forward through a full table; return the participations found, or -1 when `uniforms` or room ran out.
+    """Draw tuples forward through a full table; return the participations, or -1 if `uniforms` or room run out.
 
-    Waiting in the empty state is drawn in one step: that makes long waits cheap.
+    The waiting time in the empty state is drawn in one step, which makes long waits cheap.
     """
     gram, log_weights, own, shared, moves = terms
     jumps, targets, lags, multiplicities, blocked, sizes, sums, squares = moves
@@ -242,7 +242,7 @@ def draw_tuples(table, terms, begin, uniforms, samples, times, weights):  # type
             first = 0
             target = u
             if state == 0:
-                # Wait in the empty state: the first iteration that somebody takes part in.
+                # Wait in the empty state: the first iteration in which a copy takes part.
                 survival = idle[i] + math.log(1.0 - u)
                 low, high = i, n
                 while low < high:

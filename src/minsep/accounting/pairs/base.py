@@ -20,7 +20,7 @@ from minsep.participation.times import draw_times
 from minsep.randomness import Key, KeyedWords, add_keyed_normals
 from minsep.strategy import Strategy
 
-# Values of a chunk: few enough for a processor's cache, enough to make a chunk worth its overhead.
+# Values per chunk: few enough for a processor's cache, enough to be worth the overhead of a chunk.
 _CHUNK_VALUES = 1 << 19
 
 
@@ -48,22 +48,22 @@ class Pair(ABC):
 
     @property
     def upper_bound(self) -> bool:
-        """Whether the computed log P/Q may be larger than the true one, which is sound for `remove` alone."""
+        """Whether the computed log P/Q may be larger than the true one, which is sound only for `remove`."""
         return False
 
     @property
     def stronger_adversary(self) -> bool:
-        """Whether the pair is that of an adversary who sees more than there is to see."""
+        """Whether the pair is for an adversary who sees more than what is released."""
         return False
 
     @property
     def columns_moved(self) -> int:
-        """By how many columns one participation can move a sample, or a log ratio be moved by one."""
+        """The number of columns by which one participation can move a sample or a log ratio."""
         return 1
 
     @property
     def error_of_other_draws(self) -> float:
-        """Chance that what is drawn besides normals and participations is not as its law says."""
+        """Probability that draws other than normals and participations deviate from their law."""
         return 0.0
 
     def takes_logarithms(self, largest_gain: float) -> bool:
@@ -86,7 +86,7 @@ class Pair(ABC):
         return self.strategy.column_norms**2 / (2 * self.noise_multiplier**2)
 
     def noise(self, key: Key, chunk: int) -> Rows:
-        """Return a chunk of normals in rows that are good until the next chunk."""
+        """Return a chunk of normals in rows that are valid until the next chunk."""
         shape = (self.samples_in_chunk // 2, 2 * self.filter.length)
         rows = scratch.zeros("rows", shape, np.dtype(self.dtype))
         add_keyed_normals(rows, 2 * self.strategy.iterations, self.noise_multiplier, key.derive("noise"), chunk)
@@ -98,7 +98,7 @@ class Pair(ABC):
         return draw_times(self.law, self.strategy.iterations, self.samples_in_chunk, words, chunk)
 
     def rows_of(self, samples: NDArray[np.floating]) -> Rows:
-        """Put one sample a row into two samples a row."""
+        """Interleave samples, two per row."""
         count = samples.shape[0] + samples.shape[0] % 2
         rows = np.zeros((count // 2, 2 * self.filter.length), dtype=self.dtype)
         for k, sample in enumerate(samples):
@@ -136,5 +136,5 @@ class ParticipationPair(Pair):
         return samples, times, self.multiplicities(times.size, key, chunk)
 
     def multiplicities(self, count: int, key: Key, chunk: int) -> FloatArray:
-        """Return by how many columns each participation moves a sample: one, unless a pair says otherwise."""
+        """Return by how many columns each participation moves a sample: one, unless overridden."""
         return np.ones(count)
