@@ -136,7 +136,7 @@ class Setting:
     def _check_min_sep(self) -> None:
         if self.scheme in _WITHOUT_MIN_SEP:
             why = _WITHOUT_MIN_SEP[self.scheme]
-            raise ValueError(f"min_sep is {self.min_sep}, but the scheme {self.scheme} {why}: leave it out.")
+            raise ValueError(f"min_sep is {self.min_sep}, but the scheme {self.scheme} {why}: omit it.")
 
     def _scheme(self, truncated: bool) -> Any:
         import minsep

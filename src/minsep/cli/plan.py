@@ -112,7 +112,7 @@ def plan(
 
 def _check_min_sep(min_sep: int | None, schemes: list[str] | None) -> None:
     if min_sep is not None and schemes and "min-sep" not in schemes:
-        raise ValueError(f"min_sep is {min_sep}, but min-sep is not among the schemes to try: leave it out.")
+        raise ValueError(f"min_sep is {min_sep}, but min-sep is not among the schemes to try: omit it.")
 
 
 def _as_data(result: Any) -> dict[str, Any]:
