@@ -110,5 +110,5 @@ def test_loading_executes_nothing(tmp_path):
     files["array"] = (tmp_path / "array.npy").read_bytes()
     for content in files.values():
         path.write_bytes(content)
-        with pytest.raises(ValueError, match="does not hold a state of minsep"):
+        with pytest.raises(ValueError, match="does not contain a state of minsep"):
             minsep.load_state(path)

@@ -1,4 +1,4 @@
-"""Where compiled code is kept from one run to the next."""
+"""Where compiled code is cached between runs."""
 
 import os
 import stat
@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 def find_cache() -> None:
-    """Give numba a folder for compiled code if it would find none of its own.
+    """Give numba a folder for compiled code if it would not find one itself.
 
-    It looks beside the sources, and then in the user's cache. Where neither can be written to, as in a read-only
-    installation without a home, importing compiled functions would fail. A folder of this user's own among the
-    temporary files takes their place; one that somebody else could have filled is not used.
+    It looks next to the sources, and then in the user's cache. If neither is writable, as in a read-only installation
+    without a home directory, importing compiled functions would fail. A temporary folder owned by this user is used
+    instead; a folder that someone else could have written to is not used.
     """
     if "NUMBA_CACHE_DIR" in os.environ:
         return

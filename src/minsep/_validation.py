@@ -1,4 +1,4 @@
-"""Checks of parameters: each takes one keyword and answers with the value or one sentence that says what to change."""
+"""Checks of parameters: each takes one keyword and returns its value, or raises a sentence that says what to change."""
 
 import math
 import operator
@@ -96,7 +96,7 @@ def real_array(dimensions: int, **parameter: ArrayLike) -> NDArray[np.float64]:
 
 
 def refuse_entries(bad: NDArray[np.bool_], rule: str, **parameter: NDArray[np.float64]) -> None:
-    """Refuse an array with the first entry that breaks a rule."""
+    """Refuse an array, and name the first entry that breaks a rule."""
     ((name, array),) = parameter.items()
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -105,7 +105,7 @@ def refuse_entries(bad: NDArray[np.bool_], rule: str, **parameter: NDArray[np.fl
 
 
 def all_of(*checks: Callable[[], object]) -> None:
-    """Run all checks, and raise one error with the sentences of all that fail.
+    """Run all checks, and raise one error that holds the messages of all failed checks.
 
     >>> all_of(lambda: integer(bands=0, at_least=1), lambda: real(delta=2, above=0, at_most=1))
     Traceback (most recent call last):

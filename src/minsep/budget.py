@@ -1,4 +1,4 @@
-"""What is promised."""
+"""The privacy budget."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from minsep import _validation as validate
 
 @dataclass(frozen=True)
 class Budget:
-    """A promise of (epsilon, delta)-differential privacy.
+    """A budget of (epsilon, delta)-differential privacy.
 
     - `epsilon` is above 0.
     - `delta` is between 0 and 1, both excluded.

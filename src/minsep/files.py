@@ -12,11 +12,11 @@ _OWNER_ONLY, _AS_THE_UMASK_SAYS = 0o600, 0o666
 def write_whole(
     path: str | os.PathLike[str], content: bytes | Callable[[BinaryIO], object], *, private: bool = False
 ) -> None:
-    """Write a file, so that at every moment there is the old one or the new one, whatever interrupts it.
+    """Write a file atomically: whatever interrupts it, either the old or the new file exists.
 
-    - `path` is where the file is to be.
+    - `path` is where the file is written.
     - `content` is its bytes, or a function that writes them to an open file.
-    - `private` makes it readable by its owner alone, from its first byte on.
+    - `private` makes the file readable only by its owner, from the first byte on.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "note.txt"
@@ -55,4 +55,4 @@ def check_folder(**parameter: str | os.PathLike[str]) -> None:
     if not folder.is_dir():
         raise ValueError(f"{name} is {os.fspath(path)!r}, but the folder {str(folder)!r} does not exist.")
     if Path(path).is_dir():
-        raise ValueError(f"{name} is {os.fspath(path)!r}, but that is a folder: it must be a file.")
+        raise ValueError(f"{name} is {os.fspath(path)!r}, but it is a folder: it must be a file.")

@@ -12,7 +12,7 @@ Description = dict[str, Any]
 class Described(ABC):
     """A frozen value that is equal to another exactly when their descriptions are.
 
-    A subclass says in `describe` all that the accounting may depend on, as plain data that JSON holds exactly.
+    In `describe`, a subclass returns all that the accounting may depend on, as plain data that JSON represents exactly.
     """
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""A mechanism: what is run and what is accounted for, as one frozen value; and its design, before noise is chosen."""
+"""A mechanism: what is run and what is accounted for, as one immutable value; and its design, without the noise."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,7 +17,7 @@ from minsep.strategy import Strategy, strategy_from
 
 @dataclass(frozen=True, eq=False)
 class Design(Described):
-    """A strategy matrix and a sampling scheme: what is calibrated to a budget.
+    """A strategy matrix and a sampling scheme, which can be calibrated to a budget.
 
     - `strategy` is the matrix C that correlates the noise, such as `minsep.BandedToeplitz`.
     - `scheme` says how batches are sampled, such as `minsep.MinSep`.
@@ -78,11 +78,11 @@ class Mechanism(Described):
     """A strategy matrix, a sampling scheme and a noise multiplier: all that privacy depends on.
 
     - `strategy` is the matrix C that correlates the noise, and `scheme` says how batches are sampled.
-    - `noise_multiplier` is the standard deviation of the entries of Z over the clip norm, with the strategy scaled to a
-      largest column norm of 1.
+    - `noise_multiplier` is the standard deviation of the entries of Z divided by the clip norm, with the strategy
+      scaled to a largest column norm of 1.
     - `truncation`, if given, cuts every batch to one size.
-    - The batches and the noise of a training run come from the mechanism itself, so that what is run is what was
-      accounted for.
+    - The batches and the noise of a training run come from the mechanism itself, so what is run is what was accounted
+      for.
 
     >>> import minsep
     >>> mechanism = Mechanism(
@@ -127,7 +127,7 @@ class Mechanism(Described):
 
     @property
     def root_mean_squared_error(self) -> float:
-        """Root of the mean variance of the prefix sums of the noise, for clip norm 1: the smaller, the better."""
+        """Square root of the mean variance of the prefix sums of the noise, for clip norm 1: smaller is better."""
         return self.noise_multiplier * float(np.sqrt(self.strategy.mean_squared_error))
 
     def with_noise_multiplier(self, noise_multiplier: float) -> "Mechanism":
@@ -137,8 +137,8 @@ class Mechanism(Described):
     def batches(self, num_examples: int, seed: int | None = None) -> BatchStream:
         """Return a resumable stream of exactly `iterations` batches of indices into `num_examples` examples.
 
-        Without a `seed` the randomness comes from the operating system, as a private run should have it. A seed makes a
-        run reproducible, and is then as secret as the data.
+        Without a `seed` the randomness comes from the operating system, as a private run requires. A seed makes a run
+        reproducible, and is as secret as the data.
 
         >>> import minsep
         >>> identity = minsep.BandedToeplitz.identity(iterations=4)
@@ -163,7 +163,7 @@ class Mechanism(Described):
         - The entries of Z have standard deviation `noise_multiplier`. Multiply a row by the clip norm, and nothing
           else, before adding it to a sum of clipped gradients.
         - `seed` is as for `batches`; one seed gives independent batches and noise.
-        - Processes that share a seed and hold one part of `columns` (begin, end) each have the whole together.
+        - `columns` is (begin, end), a part of each row: processes that share a seed can each hold one part.
 
         >>> import minsep
         >>> identity = minsep.BandedToeplitz.identity(iterations=1000)
@@ -182,7 +182,7 @@ class Mechanism(Described):
         )
 
     def noise_key(self, seed: int | None = None) -> Key:
-        """Return the key under which `noise` draws Z for this `seed`: fresh without one, and as secret as the data."""
+        """Return the key under which `noise` draws Z for this `seed`, or a fresh key. It is as secret as the data."""
         return Key.of(seed).derive(f"noise {self.fingerprint}")
 
     def describe(self) -> Description:
@@ -197,7 +197,7 @@ class Mechanism(Described):
 
     @classmethod
     def from_description(cls, description: Description) -> "Mechanism":
-        """Return the mechanism that gave a description.
+        """Return the mechanism with this description.
 
         >>> import minsep
         >>> identity = minsep.BandedToeplitz.identity(iterations=10)
@@ -222,7 +222,7 @@ def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
 
 
 def name_of(scheme: str, bands: int, min_sep: int) -> str:
-    """Return the name of a design in words, given that of its scheme.
+    """Return the name of a design in words, given the name of its scheme.
 
     >>> name_of("Poisson sampling", bands=1, min_sep=1)
     'DP-SGD, Poisson sampling'

@@ -47,7 +47,7 @@ bits_of = _bit_cast(types.uint64, types.float64, ir.IntType(64))
 
 @numba.njit(inline="always")
 def polynomial(coefficients, z):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Evaluate a polynomial, lowest power first; even and odd powers apart, to shorten the chain of operations."""
+    """Evaluate a polynomial, lowest power first; even and odd powers separately, for a shorter dependency chain."""
     square = z * z
     count = len(coefficients)
     last_even = (count - 1) // 2 * 2
@@ -74,7 +74,7 @@ def log_positive(x):  # type: ignore[no-untyped-def]  # pragma: no cover
 
 @numba.njit(inline="always")
 def exp_up_to_709(x):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Exponential, at least 3e-308; a nan stays one. Beyond 709 it has no meaning."""
+    """Exponential, at least 3e-308; NaN stays NaN. Undefined beyond 709."""
     x = _LEAST_EXPONENT if x < _LEAST_EXPONENT else x
     rounded = x * (1.0 / LOG_2) + _ROUNDER
     k = rounded - _ROUNDER
@@ -85,7 +85,7 @@ def exp_up_to_709(x):  # type: ignore[no-untyped-def]  # pragma: no cover
 
 @numba.njit(inline="always")
 def log_add_exp(a, b):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """log(e^a + e^b) for a finite and b finite or minus infinity, or the other way round; a nan stays one."""
+    """log(e^a + e^b) for a finite and b finite or minus infinity, or vice versa; NaN stays NaN."""
     above = a > b
     high = a if above else b
     low = b if above else a

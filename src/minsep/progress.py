@@ -1,4 +1,4 @@
-"""How long work tells how far it is: one event for estimates, certificates, plans and comparisons."""
+"""Progress of long computations: one kind of event for estimates, certificates, plans and comparisons."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a piece of work is.
+    """The progress of a computation.
 
     - `stage` is what is being done, as a verb: "estimating", "testing", "tuning", "certifying", "comparing".
-    - `detail` says to what, in words.
-    - `done` and `total` are how much of the stage is done, in any unit; `total` is None where that is not known.
+    - `detail` says what it is done to, in words.
+    - `done` of `total` units of the stage are done; `total` is None if it is not known.
     - `samples` is the number of samples drawn so far in this stage.
     """
 

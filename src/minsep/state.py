@@ -1,7 +1,7 @@
 """Saved states of streams: what they must match, and files that only their owner can read.
 
-A state holds the key of its stream. Whoever reads it can tell every batch and take the noise off again, so it is as
-secret as the data itself.
+A state holds the key of its stream. Anyone who can read it can reconstruct every batch and subtract the noise, so it is
+as secret as the data itself.
 """
 
 import json
@@ -27,7 +27,7 @@ class Guard:
     def check(self) -> None:
         """Refuse to continue after an interruption."""
         if self._under_way:
-            raise RuntimeError("The stream was interrupted in the middle of a step: restore it by load_state_dict().")
+            raise RuntimeError("The stream was interrupted in the middle of a step: restore it with load_state_dict().")
 
     def __enter__(self) -> None:
         self.check()
@@ -39,14 +39,14 @@ class Guard:
 
 
 class Uncopyable:
-    """Refuses to be copied or pickled: two streams that share their memory would spoil each other."""
+    """Refuses to be copied or pickled: two streams that share memory would corrupt each other."""
 
     def __reduce__(self) -> Never:
         raise TypeError(f"A {type(self).__name__} cannot be copied or pickled: use state_dict() and load_state_dict().")
 
 
 def envelope(stream: str, mechanism: str, **identity: object) -> State:
-    """Return the part of a state that says what it belongs to."""
+    """Return the part of a state that identifies what it belongs to."""
     return {"version": _VERSION, "stream": stream, "mechanism": mechanism, **identity}
 
 
@@ -64,7 +64,7 @@ def check_envelope(state: State, expected: State) -> None:
 
 
 def save_state(path: str | os.PathLike[str], state: State) -> None:
-    """Write a state to a file that only its owner can read; an interrupted write leaves the old file as it was.
+    """Write a state to a file that only its owner can read; an interrupted write leaves the old file unchanged.
 
     >>> import minsep, tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "batches.state")
@@ -100,5 +100,5 @@ def load_state(path: str | os.PathLike[str]) -> State:
             state: State = json.loads(str(file["plain"]))
             state.update({name: file[name] for name in file.files if name != "plain"})
     except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile):
-        raise ValueError(f"The file {os.fspath(path)!r} does not hold a state of minsep.") from None
+        raise ValueError(f"The file {os.fspath(path)!r} does not contain a state of minsep.") from None
     return state

@@ -134,11 +134,11 @@ GROWING = {
 
 @pytest.mark.parametrize("strategy", GROWING.values(), ids=GROWING)
 def test_noise_that_its_dtype_would_round_away_is_refused(strategy):
-    with pytest.raises(ValueError, match=r"C\^-1 has entries up to .* dtype float32 .* dtype float64 would do"):
+    with pytest.raises(ValueError, match=r"C\^-1 has entries up to .* dtype float32.* dtype float64 is sufficient"):
         mechanism(strategy).noise((3,))
     mechanism(strategy).noise((3,), np.float64)
     for iterations in (60, 5000):
-        with pytest.raises(ValueError, match=r"No dtype would do: take coefficients"):
+        with pytest.raises(ValueError, match=r"No dtype is sufficient: use coefficients"):
             mechanism(minsep.BandedToeplitz.from_coefficients([1, 2], iterations=iterations)).noise((3,), np.float64)
 
 
@@ -167,7 +167,7 @@ def test_a_moved_noise_state_is_refused():
     rows = [next(stream) for _ in range(6)]
     state = stream.state_dict()
     for position in (0, 3, 4, 9):
-        with pytest.raises(ValueError, match=f"position is {position}, but its memory is of another block"):
+        with pytest.raises(ValueError, match=f"position is {position}, but its memory belongs to another block"):
             mech.noise((6,)).load_state_dict(state | {"position": position})
     with pytest.raises(ValueError, match="finite"):
         stream.load_state_dict(state | {"memory": state["memory"] * np.nan})
@@ -189,7 +189,7 @@ def test_scalars_integers_and_tuples_are_shapes():
     assert next(mech.noise((2, 3))).shape == (2, 3)
     assert_array_equal(next(mech.noise(6, seed=1)), next(mech.noise((2, 3), seed=1)).ravel())
     for sigma in (1e-46, 1e39):
-        with pytest.raises(ValueError, match="noise_multiplier is .* but noise of dtype float32 needs"):
+        with pytest.raises(ValueError, match="noise_multiplier is .* but for noise of dtype float32 it must be"):
             mech.with_noise_multiplier(sigma).noise(3)
 
 
@@ -201,7 +201,7 @@ def test_batches_and_noise_of_one_seed_are_independent():
 @pytest.mark.parametrize(
     ("shape", "dtype", "message"),
     [
-        ((3,), np.float16, "dtype is float16, but noise comes as float32 or float64"),
+        ((3,), np.float16, "dtype is float16, but it must be float32 or float64"),
         ((3,), ">f4", "dtype is >f4"),
         ((3,), "foo", "dtype is 'foo'"),
         (None, np.float32, "shape is None"),
@@ -259,9 +259,9 @@ def test_rows_may_be_added_or_handed_out_in_turns(strategy):
             assert_array_equal(total, 1 + 0.5 * row)
         else:
             assert_array_equal(next(stream), row)
-    with pytest.raises(ValueError, match="rows of the noise were drawn"):
+    with pytest.raises(ValueError, match="rows of the noise have already been drawn"):
         stream.add_next_to(np.ones(6), 1.0)
-    with pytest.raises(ValueError, match="but the noise has"):
+    with pytest.raises(ValueError, match="but it must have shape"):
         stream.add_next_to(np.ones(6, dtype=np.float32), 1.0)
 
 

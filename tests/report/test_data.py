@@ -31,7 +31,7 @@ def test_an_exact_curve_is_called_computed() -> None:
     assert curve.exact
     assert curve.words.startswith("Computed")
     assert curve.shown.all()
-    assert data.gains(plan) == ["It is the best of the baselines: nothing else that was tried has less error."]
+    assert data.gains(plan) == ["It is the best of the baselines: no other candidate has a smaller error."]
     assert data.gain_over_baseline(plan) is None
     for proof in data.proofs(plan.certificate):
         assert proof.summary.startswith("computed from the privacy loss distribution")
@@ -87,7 +87,7 @@ def test_cut_batches_leave_out_the_padding() -> None:
     assert found.cut == 22
     assert found.sizes.max() == 22
     assert found.sizes.min() < 20
-    assert "cut to 22" in found.words
+    assert "truncated to 22" in found.words
 
 
 def test_a_dataset_too_large_for_a_report_is_not_simulated(plan: Plan) -> None:
@@ -101,7 +101,7 @@ def test_long_runs_are_thinned() -> None:
     found = data.BatchSizes(np.arange(9_999), 20_000, 5.0, None)
     assert found.every == 5
     assert "first 9,999 iterations" in found.words
-    assert "One in 5 is drawn." in found.words
+    assert "One in 5 is shown." in found.words
 
 
 def test_coefficients_are_beside_those_of_the_paper_if_tuned(plan: Plan) -> None:
@@ -122,5 +122,5 @@ def test_ratios_and_the_colours_they_span(comparison: Comparison) -> None:
     assert values.shape == (3, 2)
     assert values[0].tolist() == pytest.approx([0.25, (1.1 / 2) ** 2])
     assert data.widest(comparison, others) == pytest.approx(2.0)
-    assert "less error in 6 of 6" in data.verdict(comparison, "cyclic-poisson")
-    assert "less error in 0 of 6" in data.verdict(comparison, "balls-in-bins")
+    assert "smaller error in 6 of 6" in data.verdict(comparison, "cyclic-poisson")
+    assert "smaller error in 0 of 6" in data.verdict(comparison, "balls-in-bins")

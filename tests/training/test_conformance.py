@@ -89,7 +89,7 @@ def test_a_run_has_exactly_the_iterations_and_batches_of_its_mechanism(adapter):
     assert trainer.steps == len(taken) == ITERATIONS
     assert taken == [batch.tolist() for batch in mechanism_of().batches(EXAMPLES, seed=5)]
     assert next(trainer.batches(), None) is None
-    with pytest.raises(RuntimeError, match="No batch is waiting"):
+    with pytest.raises(RuntimeError, match="No batch was drawn"):
         step(adapter, trainer, np.arange(0))
     assert trainer.steps == ITERATIONS
 
@@ -137,14 +137,14 @@ def test_an_empty_batch_adds_noise_and_steps_and_the_divisor_is_public(adapter):
 def test_a_step_given_too_few_or_too_many_examples_is_refused_with_the_counts(adapter):
     trainer = trainer_of(adapter, mechanism_of(rate=0.3), seed=1)
     before = adapter.parameters(trainer)
-    with pytest.raises(RuntimeError, match="No batch is waiting"):
+    with pytest.raises(RuntimeError, match="No batch was drawn"):
         step(adapter, trainer, np.arange(EXAMPLES))
     indices = next(trainer.batches())
     right = indices.size
     for wrong in (indices[1:], np.append(indices, 0), indices[:0]):
         with pytest.raises(ValueError, match=f"Step 1 was given {wrong.size} examples, but its batch has {right}"):
             step(adapter, trainer, wrong)
-    counts = rf"There are {right} inputs, but {right - 1} targets|first dimensions of \[{right - 1}, {right}\]"
+    counts = rf"There are {right} inputs and {right - 1} targets|first dimensions \[{right - 1}, {right}\]"
     with pytest.raises(ValueError, match=counts):
         trainer.step(adapter.array(INPUTS[indices]), adapter.array(TARGETS[indices[1:]]))
     assert trainer.steps == 0
@@ -157,9 +157,9 @@ def test_a_batch_drawn_twice_without_a_step_is_refused(adapter):
     trainer = trainer_of(adapter, seed=1)
     batches = trainer.batches()
     indices = next(batches)
-    with pytest.raises(RuntimeError, match="was drawn and not trained on"):
+    with pytest.raises(RuntimeError, match="was drawn but not trained on"):
         next(trainer.batches())
-    with pytest.raises(RuntimeError, match="was drawn and not trained on"):
+    with pytest.raises(RuntimeError, match="was drawn but not trained on"):
         next(batches)
     step(adapter, trainer, indices)
     next(trainer.batches())
@@ -294,7 +294,7 @@ def test_a_checkpoint_whose_noise_is_of_another_step_is_refused(adapter, checkpo
     content = load_checkpoint(checkpoint, trainer._identity(), trainer._decode)
     content["run"]["batches"]["position"] = 4
     save_checkpoint(checkpoint, trainer._identity(), content, trainer._encode)
-    with pytest.raises(ValueError, match="noise of step 5 at step 4"):
+    with pytest.raises(ValueError, match="is of step 4, but its noise is of step 5"):
         resume(adapter, checkpoint, optimizer="adam")
 
 
@@ -327,7 +327,7 @@ def sampled():
 def test_certificates_that_failed_or_are_of_another_mechanism_are_refused(adapter, exact):
     mechanism, passed, failed = exact
     assert trainer_of(adapter, mechanism, certificate=passed).certificate is passed
-    with pytest.raises(ValueError, match="certificate is of another mechanism"):
+    with pytest.raises(ValueError, match="certificate is for another mechanism"):
         trainer_of(adapter, mechanism.with_noise_multiplier(2.0), certificate=passed)
     with pytest.raises(ValueError, match="certificate did not pass"):
         trainer_of(adapter, mechanism, certificate=failed)

@@ -1,6 +1,6 @@
 """How private a mechanism is: exact curves, likelihood ratios, estimates, certificates, calibration.
 
-This is all that planning, reports, training and the command line may import from here.
+Planning, reports, training and the command line may import only these names from here.
 """
 
 from minsep.accounting.certification import (

@@ -1,9 +1,9 @@
 """The mean batch size for a sampling probability, and the sampling probability for a mean batch size.
 
-When what was sampled blocks, an example takes part if it is sampled and no example of its neighbourhood N was in the
-last b - 1 iterations: coins that are all independent. So its chance is p (1 - p)^((b - 1) |N|), from iteration b on,
-and the mean batch size is a sum over the sizes of neighbourhoods. When what took part blocks there is no such formula,
-and the mean is estimated from a simulated run.
+If sampled examples block others, an example takes part if it is sampled and no example of its neighbourhood N was
+sampled in the last b - 1 iterations: all coins are independent. So from iteration b on it takes part with probability
+p (1 - p)^((b - 1) |N|), and the mean batch size is a sum over neighbourhood sizes. If only examples that took part
+block others, there is no such formula, and the mean is estimated from a simulated run.
 """
 
 import math
@@ -16,7 +16,7 @@ from minsep.attribution import kernels
 from minsep.attribution.graph import AttributionGraph
 from minsep.randomness import Key
 
-# A simulated mean has about this relative standard error; a search ends within it of its target.
+# The relative standard error of a simulated mean, approximately, and the relative tolerance of a search.
 _PRECISION = 1e-3
 _MOST_SIMULATED = 2_000_000
 _LEAST_SIMULATED = 400
@@ -79,7 +79,7 @@ def _root(formula: "_Formula", target: float, low: float, high: float) -> float:
 
 
 class _Formula:
-    """The exact mean when what was sampled blocks."""
+    """The exact mean if sampled examples block others."""
 
     def __init__(self, graph: AttributionGraph, min_sep: int) -> None:
         sizes, counts = np.unique(graph.neighbourhood_sizes, return_counts=True)
@@ -101,7 +101,7 @@ class _Simulation:
 
     def __call__(self, prob: float) -> MeanBatchSize:
         graph = self._graph
-        # A size varies about as a Poisson variable of its mean, which is at least prob * examples / (1 + ...).
+        # A size varies about like a Poisson variable with its mean, which is at least prob * examples / (1 + ...).
         guess = max(prob * graph.num_examples / (1 + self._min_sep * prob * graph.neighbourhood_sizes.mean()), 1e-3)
         count = min(max(math.ceil(_PRECISION**-2 / guess), _LEAST_SIMULATED), _MOST_SIMULATED)
         count = max(count, 4 * self._min_sep * _BLOCKS) // _BLOCKS * _BLOCKS
@@ -110,13 +110,13 @@ class _Simulation:
         kernels.simulate_sizes(
             graph.offsets, graph.users, kernels.log_miss_of(prob), self._min_sep, True, self._key, last, sizes
         )
-        # Means of long blocks are nearly independent of each other, where single sizes are not.
+        # Means of long blocks are nearly independent of each other, unlike single sizes.
         means = sizes[self._burn_in :].reshape(_BLOCKS, -1).mean(axis=1)
         return MeanBatchSize(float(means.mean()), float(means.std(ddof=1) / math.sqrt(_BLOCKS)))
 
 
 def _search(simulation: _Simulation, target: float, least: float) -> float:
-    """Return where the simulated mean is the target, from below."""
+    """Return the probability at which the simulated mean reaches the target, searching from below."""
     low, below = least, simulation(least).value
     largest, best = below, low
     high, above = low, below

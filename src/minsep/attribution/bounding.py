@@ -17,7 +17,7 @@ _MOST_BOUND = 2**31 - 1
 
 @dataclass(frozen=True)
 class Bounded:
-    """The examples that were kept, their graph, and how much that is of the whole."""
+    """The examples that were kept, their graph, and how much of the original graph they are."""
 
     graph: AttributionGraph
     """The graph of the kept examples: its example k is `examples[k]` of the graph before."""
@@ -70,12 +70,13 @@ def bound_contributions(
 ) -> Bounded:
     """Keep examples, greedily over a random order, so that no user has more than `user_bound` of them.
 
-    - Whatever is kept is maximal: no further example fits.
-    - With `duplicates` the order is gone through again and again, and an example is kept once more each time all of its
-      users have room. A copy counts as an example of each of its users.
-    - With `neighbourhood_bound` (k_e) no kept example shares users with more than that many kept ones, itself included.
-    - The result is a function of the graph, the arguments and the seed. It depends on nothing but the graph, which is
-      public in the model that the accounting is for.
+    - The selection is maximal: no further example fits.
+    - With `duplicates` the examples are tried repeatedly in the same order, and another copy of an example is kept each
+      time all of its users have room. A copy counts as an example of each of its users.
+    - With `neighbourhood_bound` (k_e) no kept example shares users with more than that many kept examples, including
+      itself.
+    - The result is a function of the graph, the arguments and the seed. It uses no data but the graph, which the
+      accounting assumes to be public.
 
     >>> graph = AttributionGraph.from_lists([[0, 1], [0], [0, 2], [3]])
     >>> bound_contributions(graph, user_bound=1).examples
@@ -90,7 +91,7 @@ def bound_contributions(
     order = random_order(graph.num_examples, seed, "bounding")
     keeper = _Keeper(graph, bound, most)
     parts = [keeper.keep(order)]
-    # Users only fill up, so what found no room once will find none later.
+    # Users only fill up, so an example that found no room once will find none later.
     while duplicates and parts[-1].size:
         parts.append(keeper.keep(parts[-1]))
     kept = np.sort(np.concatenate(parts))
@@ -144,7 +145,7 @@ def _with_room(array: IntegerArray, filled: int, more: int) -> IntegerArray:
 def neighbourhood_rule(sampling_prob: float, min_sep: int) -> int:
     """Return the largest neighbourhood bound k_e with b p k_e < 1, the paper's rule of thumb, and at least 1.
 
-    An example with a larger neighbourhood keeps more participations away than it brings, roughly.
+    Roughly, an example with a larger neighbourhood prevents more participations than it adds.
 
     >>> neighbourhood_rule(sampling_prob=0.004, min_sep=32)
     7
@@ -163,12 +164,13 @@ def fixed_batches(
     *,
     seed: int = 0,
 ) -> NDArray[np.int32]:
-    """Return batches without any sampling, one in each row, for accounting without amplification.
+    """Return batches without any sampling, one per row, for accounting without amplification.
 
-    - A user takes part with at most one example in a batch, at most once in any `min_sep` iterations in a row, and at
-      most `participations` times in all.
-    - Greedy around a random order, which `seed` chooses; that no batches were found does not mean that there are none.
-    - The noise that this needs is that of the Gaussian mechanism of `strategy.sensitivity(min_sep, participations)`.
+    - A user takes part with at most one example per batch, at most once in any `min_sep` consecutive iterations, and at
+      most `participations` times in total.
+    - The search is greedy, cycling through a random order that `seed` determines; it may fail although batches exist.
+    - The noise needed is that of the Gaussian mechanism with sensitivity `strategy.sensitivity(min_sep,
+      participations)`.
 
     >>> graph = AttributionGraph.from_lists([[0, 1], [2], [1, 3], [4]])
     >>> fixed_batches(graph, iterations=4, batch_size=1, min_sep=3, participations=2)
@@ -200,7 +202,7 @@ participations (2).
 
 
 def random_order(count: int, seed: int, purpose: str) -> IntegerArray:
-    """Return the numbers below `count` in an order that follows from the seed."""
+    """Return the numbers below `count` in an order determined by the seed."""
     seed = validate.integer(seed=seed, at_least=0)
     words = KeyedWords(Key.from_seed(seed).derive(purpose)).take(0, count)
     return np.argsort(words, kind="stable")

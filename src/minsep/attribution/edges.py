@@ -20,7 +20,7 @@ _MOST_INDEX = 2**31 - 2
 
 @dataclass(frozen=True)
 class Edges:
-    """Edges as pairs of indices, and what the file calls what they index."""
+    """Edges as pairs of indices, and the ids in the file that the indices stand for."""
 
     examples: IntegerArray
     users: IntegerArray
@@ -31,7 +31,7 @@ class Edges:
 
 
 def whole_numbers(rows: IntegerArray | None = None, **parameter: ArrayLike) -> IntegerArray:
-    """Return the one keyword argument as indices; `rows` are the numbers to name its entries by.
+    """Return the one keyword argument as indices; `rows` are the row numbers for error messages.
 
     >>> whole_numbers(users=[3, None, 4])
     Traceback (most recent call last):
@@ -78,18 +78,18 @@ def read_edges(path: str | os.PathLike[str]) -> Edges:
         raise ValueError(f"The file of edges is {str(path)!r}, but its name must end in {' or '.join(readers)}.")
     examples, users, first_row = readers[path.suffix.lower()](path)
     if examples.size == 0:
-        raise ValueError(f"The file {str(path)!r} holds no edges.")
+        raise ValueError(f"The file {str(path)!r} contains no edges.")
     example_ids, example_indices = np.unique(examples, return_inverse=True)
     user_ids, user_indices = np.unique(users, return_inverse=True)
     return Edges(example_indices.astype(np.int64), user_indices.astype(np.int64), example_ids, user_ids, first_row)
 
 
 def _read_csv(path: Path) -> tuple[NDArray[Any], NDArray[Any], int]:
-    """Read two columns; lines are counted from 1, a header included."""
+    """Read two columns; lines are counted from 1, including a header."""
     with open(path, newline="", encoding="utf-8-sig") as file:
         head = next(csv.reader(file), [])
     if len(head) < 2:
-        raise ValueError(f"The file {str(path)!r} begins with {head}, but it must have two columns: example and user.")
+        raise ValueError(f"The file {str(path)!r} starts with {head}, but it must have two columns: example and user.")
     header = not all(cell.strip().lstrip("-").isdecimal() for cell in head[:2])
     columns = _columns([cell.strip() for cell in head]) if header else (0, 1)
     try:
@@ -123,7 +123,7 @@ def _read_csv_text(path: Path, header: bool, columns: tuple[int, int]) -> tuple[
 
 
 def _read_parquet(path: Path) -> tuple[NDArray[Any], NDArray[Any], int]:
-    """Read two columns; rows are counted from 0. A column of lists of users has one row an example."""
+    """Read two columns; rows are counted from 0. If users are lists, there is one row per example."""
     pyarrow, parquet = pyarrow_modules()
     names = parquet.read_schema(path).names
     if len(names) < 2:
@@ -156,7 +156,7 @@ def _text_unless_numbers(ids: NDArray[Any]) -> NDArray[Any]:
 
 
 def _columns(names: list[str]) -> tuple[int, int]:
-    """Return the places of the columns `example` and `user`, or else the first two."""
+    """Return the positions of the columns `example` and `user`, or else the first two."""
     if "example" in names and "user" in names:
         return names.index("example"), names.index("user")
     return 0, 1
@@ -174,7 +174,7 @@ def _refuse_negative(ids: NDArray[Any], name: str, first_row: int) -> None:
 
 
 def check_format(path: Path) -> None:
-    """Refuse a file of examples whose format could not be written, before any work is done for it."""
+    """Refuse an output file whose format cannot be written, before any work is done."""
     if path.suffix.lower() not in (".csv", ".parquet"):
         raise ValueError(f"output is {str(path)!r}, but its name must end in .csv or .parquet.")
     if path.suffix.lower() == ".parquet":
@@ -195,7 +195,7 @@ def write_examples(path: Path, ids: NDArray[Any]) -> None:
 
 
 def pyarrow_modules() -> tuple[Any, Any]:
-    """Return pyarrow and pyarrow.parquet, or say how to have them."""
+    """Return pyarrow and pyarrow.parquet, or say how to install them."""
     try:
         import pyarrow
         import pyarrow.parquet

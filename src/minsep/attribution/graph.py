@@ -21,11 +21,11 @@ _MOST = 2**31 - 1
 class AttributionGraph:
     """Examples and the users that each is attributed to: papers and their authors, messages and their members.
 
-    - Examples and users are numbered from 0. Every example has at least one user, and no edge is twice.
-    - Make one by `from_edges`, `from_lists` or `from_sparse`. The constructor takes checked arrays as they are:
-      `users` of all examples, one example after the other, with the `offsets` at which each begins, the number
-      `num_users`, and what a file calls them, `example_ids` and `user_ids`.
-    - Frozen: arrays are read-only.
+    - Examples and users are numbered from 0. Every example has at least one user, and no edge occurs twice.
+    - Create one with `from_edges`, `from_lists` or `from_sparse`. The constructor does not check its arrays:
+      the `users` of all examples, one example after the other, with the `offsets` at which each starts, the number
+      `num_users`, and the ids in a file, `example_ids` and `user_ids`.
+    - Immutable: arrays are read-only.
 
     >>> graph = AttributionGraph.from_lists([[0, 1], [1], [2]])
     >>> graph
@@ -76,10 +76,10 @@ class AttributionGraph:
     ) -> "AttributionGraph":
         """Return the graph of an edge list: two arrays of indices, one array of two columns, or a file.
 
-        - A file ends in .csv or .parquet and has the columns `example` and `user`, or else these are the first two.
-          Its ids are any integers from 0 on, or text; `example_ids` and `user_ids` give them back.
+        - A file is .csv or .parquet and has the columns `example` and `user`; otherwise its first two columns are used.
+          Its ids are non-negative integers or text, and are kept as `example_ids` and `user_ids`.
         - Arrays `examples` and `users` hold indices: every index below `num_examples` must have an edge, and users are
-          below `num_users`; both are counted by default.
+          below `num_users`. By default, both numbers are inferred.
 
         >>> AttributionGraph.from_edges([0, 0, 1], [5, 6, 6])
         AttributionGraph(2 examples, 7 users, 3 edges)
@@ -88,11 +88,11 @@ class AttributionGraph:
         ValueError: Example 1 has no user, but every example must belong to at least one.
         >>> AttributionGraph.from_edges([0, 1, 0], [5, 6, 5])
         Traceback (most recent call last):
-        ValueError: Row 2 has the edge of example 0 and user 5 again, but every edge must be given once.
+        ValueError: Row 2 repeats the edge of example 0 and user 5, but every edge must be given once.
         """
         if isinstance(examples, str | os.PathLike):
             if users is not None or num_examples is not None or num_users is not None:
-                raise ValueError("A file of edges takes no further arguments: its ids say all.")
+                raise ValueError("A file of edges takes no further arguments: they are determined by its ids.")
             edges = read_edges(examples)
             return cls._from_pairs(
                 edges.examples,
@@ -106,11 +106,15 @@ class AttributionGraph:
         if users is None:
             both = np.asarray(examples)
             if both.ndim != 2 or both.shape[1] != 2:
-                raise ValueError(f"examples has the shape {both.shape}, but without users it must have two columns.")
+                raise ValueError(
+                    f"examples has the shape {both.shape}, but if users is omitted it must have two columns."
+                )
             examples, users = both[:, 0], both[:, 1]
         rows, columns = whole_numbers(examples=examples), whole_numbers(users=users)
         if rows.size != columns.size:
-            raise ValueError(f"examples has {rows.size:,} rows and users has {columns.size:,}, but they must agree.")
+            raise ValueError(
+                f"examples has {rows.size:,} rows and users has {columns.size:,}, but these must be equal."
+            )
         return cls._from_pairs(
             rows, columns, _count(rows, num_examples=num_examples), _count(columns, num_users=num_users)
         )
@@ -133,7 +137,7 @@ class AttributionGraph:
 
     @classmethod
     def from_sparse(cls, matrix: Any) -> "AttributionGraph":
-        """Return the graph of a SciPy sparse matrix, examples x users, with ones where they belong together.
+        """Return the graph of a SciPy sparse matrix, examples x users, with a one for each edge.
 
         >>> from scipy.sparse import csr_array
         >>> AttributionGraph.from_sparse(csr_array([[1, 1, 0], [0, 1, 0]]))
@@ -180,7 +184,7 @@ class AttributionGraph:
             example = rows[again] if example_ids is None else example_ids[rows[again]]
             user = columns[again] if user_ids is None else user_ids[columns[again]]
             edge = f"user {user}" if by_example else f"the edge of example {example} and user {user}"
-            raise ValueError(f"{place} has {edge} again, but every edge must be given once.")
+            raise ValueError(f"{place} repeats {edge}, but every edge must be given once.")
         counts = np.bincount(rows, minlength=num_examples)
         if not counts.all():
             raise ValueError(
@@ -200,7 +204,7 @@ class AttributionGraph:
 
     @property
     def num_edges(self) -> int:
-        """Number of pairs of an example and a user of it."""
+        """Number of edges: pairs of an example and one of its users."""
         return self.users.size
 
     def users_of(self, example: int) -> NDArray[np.int32]:
@@ -219,14 +223,14 @@ class AttributionGraph:
 
     @property
     def largest_degree(self) -> int:
-        """Most examples of one user."""
+        """Largest number of examples of one user."""
         return int(self.examples_per_user.max())
 
     @cached_property
     def neighbourhood_sizes(self) -> IntegerArray:
-        """Number of examples with which each example shares a user, itself included: |N(e)|.
+        """Number of examples with which each example shares a user, including itself: |N(e)|.
 
-        Computed edge by edge; the graph of examples and examples is never built.
+        Computed edge by edge; the example-to-example graph is never built.
         """
         sizes = np.empty(self.num_examples, dtype=np.int64)
         kernels.neighbourhood_sizes(self.offsets, self.users, *self._by_user, sizes)
@@ -234,7 +238,7 @@ class AttributionGraph:
 
     @cached_property
     def _by_user(self) -> tuple[IntegerArray, NDArray[np.int32]]:
-        """The transposed graph: where the examples of each user begin, and the examples."""
+        """The transposed graph: where the examples of each user start, and the examples."""
         user_offsets = np.concatenate([[0], np.cumsum(self.examples_per_user)])
         examples = np.empty(self.num_edges, dtype=np.int32)
         kernels.transpose(self.offsets, self.users, user_offsets[:-1].copy(), examples)
@@ -242,21 +246,21 @@ class AttributionGraph:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the edges. It tells graphs apart, so it is as private as they are."""
+        """SHA-256 of the edges. It identifies the graph, so it is as private as the graph."""
         digest = hashlib.sha256(f"{self.num_users} ".encode())
         digest.update(self.offsets.astype("<i8").tobytes())
         digest.update(self.users.astype("<i4").tobytes())
         return digest.hexdigest()
 
     def take(self, examples: ArrayLike) -> "AttributionGraph":
-        """Return the graph of these examples, in this order and as often as they are named, with the same users.
+        """Return the graph of these examples, in this order and with repetitions, with the same users.
 
         >>> AttributionGraph.from_lists([[0, 1], [1], [2]]).take([2, 0, 0])
         AttributionGraph(3 examples, 3 users, 5 edges)
         """
         chosen = whole_numbers(examples=examples)
         if chosen.size == 0:
-            raise ValueError("examples is empty, but at least one must be taken.")
+            raise ValueError("examples is empty, but it must have at least one index.")
         if chosen.max() >= self.num_examples:
             raise ValueError(
                 f"examples has the index {chosen.max()}, but the graph has {self.num_examples:,} examples."
@@ -270,12 +274,12 @@ class AttributionGraph:
 
 
 def _count(indices: IntegerArray, **parameter: int | None) -> int:
-    """Return the number of things that are indexed: as given, or one more than the largest index."""
+    """Return the number of indexed items: as given, or one more than the largest index."""
     ((name, given),) = parameter.items()
     least = int(indices.max()) + 1 if indices.size else 0
     if given is None:
         return validate.integer(**{name: least}, at_most=_MOST)
     number = validate.integer(**{name: given}, at_least=1, at_most=_MOST)
     if number < least:
-        raise ValueError(f"{name} is {number}, but an index of {least - 1} needs at least {least}.")
+        raise ValueError(f"{name} is {number}, but it must be at least {least}, because there is an index {least - 1}.")
     return number

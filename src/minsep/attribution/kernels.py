@@ -18,7 +18,7 @@ OUT_OF_WORDS = -1
 
 @numba.njit(nogil=True, cache=True)
 def transpose(offsets, users, starts, examples):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Fill `examples` with the examples of each user, in increasing order; `starts` is spent as a pointer a user."""
+    """Fill `examples` with the examples of each user, in increasing order; `starts` is overwritten as pointers."""
     for example in range(offsets.size - 1):
         for k in range(offsets[example], offsets[example + 1]):
             user = users[k]
@@ -28,7 +28,7 @@ def transpose(offsets, users, starts, examples):  # type: ignore[no-untyped-def]
 
 @numba.njit(nogil=True, cache=True)
 def neighbourhood_sizes(offsets, users, user_offsets, examples, sizes):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Count for each example the examples with which it shares a user, itself included."""
+    """Count for each example the examples with which it shares a user, including itself."""
     seen = np.full(sizes.size, -1, dtype=np.int64)
     for example in range(sizes.size):
         count = 0
@@ -70,7 +70,7 @@ def keep_in_order(offsets, users, order, bound, used, kept):  # type: ignore[no-
 def keep_in_order_with_neighbours(  # type: ignore[no-untyped-def]  # pragma: no cover
     offsets, users, order, bound, most, used, kept, sizes, before, newest, node_copy, node_next, copies, nodes
 ):
-    """Keep as `keep_in_order`, but so that no kept copy shares users with more than `most` copies, itself included.
+    """Like `keep_in_order`, but no kept copy may share users with more than `most` copies, including itself.
 
     Copies are numbered as they are kept, `copies` of them already. `newest[user]` is the user's last node; a node
     holds a copy and the user's node before it. Return the numbers of kept examples, copies and nodes.
@@ -86,7 +86,7 @@ def keep_in_order_with_neighbours(  # type: ignore[no-untyped-def]  # pragma: no
                 node = newest[users[k]]
                 while node >= 0 and room:
                     copy = node_copy[node]
-                    # `before[copy]` marks the place at which the copy was last looked at.
+                    # `before[copy]` marks the position at which the copy was last visited.
                     if before[copy] != place:
                         before[copy] = place
                         if found + 1 >= most or sizes[copy] >= most:
@@ -160,7 +160,7 @@ def sample_by_skips(words, log_miss, num_examples, sampled):  # type: ignore[no-
 
 @numba.njit(inline="always")
 def form_batch(offsets, users, sampled, time, separation, participated, last, batch):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Put into `batch` the sampled examples none of whose users is barred, bar users anew, and return its size."""
+    """Fill `batch` with the sampled examples without barred users, update the bars, and return its size."""
     size = 0
     for place in range(sampled.size):
         example = sampled[place]

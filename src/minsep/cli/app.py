@@ -1,4 +1,4 @@
-"""The commands, and what becomes of their errors."""
+"""The commands, and how their errors are reported."""
 
 import functools
 import signal
@@ -27,11 +27,11 @@ app = typer.Typer(
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C; a class of its own, for Python kills itself in the end when a plain one passes through `exec`."""
+    """Ctrl-C; a separate class, because Python kills itself at exit if a plain KeyboardInterrupt passes `exec`."""
 
 
 def stoppable(command: Callable[..., None]) -> Callable[..., None]:
-    """Let Ctrl-C end a command with a sentence that says what was under way."""
+    """Let Ctrl-C end a command with a sentence that says what it was doing."""
 
     @functools.wraps(command)
     def stopping(*arguments: object, **options: object) -> None:
@@ -44,20 +44,20 @@ def stoppable(command: Callable[..., None]) -> Callable[..., None]:
 
         def unraisable(what: "sys.UnraisableHookArgs") -> None:
             if not interrupted:
-                said_before(what)
+                previous_hook(what)
             elif isinstance(what.exc_value, Interrupted):
-                # It came where no exception can pass, in a finaliser or a callback of C, and would be lost: once more.
+                # It was raised where no exception can propagate, in a finaliser or a C callback: send it again.
                 threading.Timer(SOON, signal.pthread_kill, [threading.get_ident(), signal.SIGINT]).start()
 
-        said_before, sys.unraisablehook = sys.unraisablehook, unraisable
+        previous_hook, sys.unraisablehook = sys.unraisablehook, unraisable
         inherited = signal.getsignal(signal.SIGINT)
-        if inherited is signal.default_int_handler:  # and not ignored, as in the background of a shell
+        if inherited is signal.default_int_handler:  # not ignored, as in a background job of a shell
             signal.signal(signal.SIGINT, interrupt)
         try:
             command(*arguments, **options)
         except typer.Exit:
             raise
-        except BaseException as error:  # a compiler that is interrupted raises errors of its own
+        except BaseException as error:  # an interrupted compiler raises its own errors
             if not interrupted:
                 raise
             under_way = "".join(f" while {note}" for note in getattr(error, "__notes__", []))
@@ -65,14 +65,14 @@ def stoppable(command: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(INTERRUPTED) from None
         finally:
             signal.signal(signal.SIGINT, inherited)
-            if not interrupted:  # else what was left half made is still to be finalised
-                sys.unraisablehook = said_before
+            if not interrupted:  # otherwise unfinished objects are still to be finalised
+                sys.unraisablehook = previous_hook
 
     return stopping
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         from minsep import __version__
 
         print(f"minsep {__version__}")
@@ -93,7 +93,7 @@ for command in (plan, calibrate, certify, verify, delta, epsilon, compare, strat
 
 
 def main() -> None:
-    """Run the command line: exit 0 on success, 2 on bad input with a sentence for everything that must change."""
+    """Run the command line: exit 0 on success, and 2 on bad input, with one sentence per problem."""
     try:
         app()
     except (ValueError, OSError, ImportError) as error:

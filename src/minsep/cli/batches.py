@@ -24,13 +24,13 @@ def batches(
         typer.Option(
             "--output",
             "-o",
-            help="Write the indices to this file, for its owner alone: .npz (indices, offsets), .csv or .parquet (rows "
-            "of iteration and index), or .jsonl (a list a line).",
+            help="Write the indices to this file, readable only by its owner: .npz (indices, offsets), .csv or "
+            ".parquet (rows of iteration and index), or .jsonl (one list per line).",
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Draw all batches of a run, with any of the sampling schemes, and summarise or save them.
+    """Draw all batches of a run with any of the sampling schemes, and summarise or save them.
 
     Example: `minsep batches --examples 60000 --batch-size 512 --iterations 2000 --min-sep 16 -o batches.npz`
     """
@@ -63,7 +63,7 @@ def batches(
             {
                 "Batches": f"{setting.iterations:,}",
                 "Expected batch size": f"{summary['expected_batch_size']:,.1f}",
-                "Probability to take part when available": f"{scheme.sampling_prob:.6g}",
+                "Probability of taking part when available": f"{scheme.sampling_prob:.6g}",
                 "Batch sizes: mean (smallest to largest)": f"{sizes.mean():,.1f} ({sizes.min():,} to {sizes.max():,})",
                 "Most participations of one example": f"{taking_part.max():,}",
                 "Examples never used": f"{summary['examples_never_used']:,}",

@@ -12,19 +12,20 @@ from minsep.cli.progress import Bar
 
 def bound(
     edges: Annotated[
-        Path, typer.Argument(help="Edges, .csv or .parquet: columns example and user, or else the first two.")
+        Path, typer.Argument(help="Edges, .csv or .parquet: the columns example and user, or else the first two.")
     ],
-    user_bound: Annotated[int, typer.Option(help="Most examples of one user that are kept (k_u).")],
+    user_bound: Annotated[int, typer.Option(help="Maximum number of kept examples per user (k_u).")],
     duplicates: Annotated[
-        bool, typer.Option("--duplicates", help="Keep an example again while all of its users have room.")
+        bool, typer.Option("--duplicates", help="Keep copies of an example while all of its users have room.")
     ] = False,
     neighbourhood_bound: Annotated[
-        int | None, typer.Option(help="Most kept examples that share users with one, itself included (k_e).")
+        int | None,
+        typer.Option(help="Maximum number of kept examples that share a user with one, including itself (k_e)."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the random order that is gone through.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random order in which examples are tried.")] = 0,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write the ids of kept examples to this .csv or .parquet file."),
+        typer.Option("--output", "-o", help="Write the ids of the kept examples to this .csv or .parquet file."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -57,10 +58,10 @@ def bound(
         "Edges kept": f"{summary['edges_kept']:,} of {summary['edges_before']:,}",
         "Users with a kept example": f"{summary['users_kept']:,} of {summary['users_before']:,}",
         "Most kept examples of one user": f"{summary['most_examples_of_a_user']:,}",
-        "Examples that share users with one: mean (largest)": (
+        "Examples sharing a user with an example: mean (largest)": (
             f"{summary['mean_neighbourhood']:.2f} ({summary['largest_neighbourhood']:,})"
         ),
         **files.rows(),
     }
-    print_table(f"Contributions bounded to {user_bound} examples a user", rows)
+    print_table(f"Contributions bounded to {user_bound} examples per user", rows)
     files.finish()

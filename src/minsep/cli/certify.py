@@ -86,7 +86,7 @@ def calibrate(
     checks = [*budget_checks(epsilon=epsilon, delta=delta), *work.check(), *files.checks()]
     design = setting.design(*checks)
     with Bar() as bar:
-        found = minsep.calibrate(
+        calibration = minsep.calibrate(
             design,
             epsilon=epsilon,
             delta=delta,
@@ -95,22 +95,23 @@ def calibrate(
             compute=work.compute,
             progress=bar.tell,
         )
-    if found.fallback:
-        print(found.fallback, file=sys.stderr if json else sys.stdout)
-    _report(found.certificate, files, json)
-    _finish(found.certificate, files)
+    if calibration.fallback:
+        print(calibration.fallback, file=sys.stderr if json else sys.stdout)
+    _report(calibration.certificate, files, json)
+    _finish(calibration.certificate, files)
 
 
 @command
 def verify(
     certificate: Annotated[Path, typer.Argument(help="A certificate, as `minsep certify -o` writes it.")],
     reproduce: Annotated[
-        bool, typer.Option("--reproduce", help="Repeat the prover too, with its search, and require the same result.")
+        bool,
+        typer.Option("--reproduce", help="Also repeat the prover, including its search, and require the same result."),
     ] = False,
     workers: Workers = None,
     json: Json = False,
 ) -> None:
-    """Check a certificate: rebuild its proofs, and draw its samples again. Exit 0: it holds, 1: it does not.
+    """Check a certificate: rebuild its proofs and draw its samples again. Exit 0: it holds, 1: it does not.
 
     Example: `minsep verify certificate.json`
     """
@@ -169,7 +170,7 @@ def proof_rows(certificate: Any) -> dict[str, str]:
 
 
 def _report(certificate: Any, files: Files, json: bool) -> None:
-    """Write and print a certificate; it is printed whole if it could not be written."""
+    """Write and print a certificate; print all of it if it could not be written."""
     from minsep import Mechanism
 
     files.write("output", certificate.save)
@@ -193,22 +194,24 @@ def _finish(certificate: Any, files: Files) -> None:
 
 
 def _advice(mechanism: Any, epsilon: float, delta: float) -> str:
-    """Return what delta is estimated to be, and what to try, after a refusal."""
+    """Return, after a refusal, an estimate of delta and what to try."""
     import minsep
 
     try:
         estimate = minsep.estimate_delta(mechanism, epsilon, samples=_ADVICE_SAMPLES)
     except ValueError:
         return "Try a larger noise multiplier: `minsep calibrate` finds the smallest that is certified."
-    found = f"At epsilon {epsilon:g}, delta is estimated at {estimate.value:.3g} (standard error {estimate.stderr:.2g})"
+    estimated = (
+        f"At epsilon {epsilon:g}, delta is estimated at {estimate.value:.3g} (standard error {estimate.stderr:.2g})"
+    )
     if estimate.value > delta:
         return (
-            f"{found}, above {delta:g}. Try a larger noise multiplier or a larger epsilon: `minsep calibrate` finds "
-            "the smallest noise multiplier that is certified."
+            f"{estimated}, above {delta:g}. Try a larger noise multiplier or a larger epsilon: `minsep calibrate` "
+            "finds the smallest noise multiplier that is certified."
         )
     return (
-        f"{found}, which is not above {delta:g}: the test could not show it. Try a noise multiplier that is a few "
-        "percent larger, which is certified with fewer samples."
+        f"{estimated}, which is not above {delta:g}: the test could not prove it. Try a noise multiplier that is a "
+        "few percent larger, which needs fewer samples."
     )
 
 

@@ -1,4 +1,4 @@
-"""`minsep compare`: the error of b-min-sep over that of other schemes."""
+"""`minsep compare`: the error of b-min-sep relative to that of other schemes."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,15 +18,15 @@ def compare(
     ] = None,
     epoch: Annotated[
         list[int] | None,
-        typer.Option(help="Examples over batch size; may be given several times. Default: 128, 256, 512, 1024."),
+        typer.Option(help="Examples divided by batch size; may be given several times. Default: 128, 256, 512, 1024."),
     ] = None,
-    max_bands: Annotated[int, counting("Most diagonals of the strategy matrix to try.")] = 32,
+    max_bands: Annotated[int, counting("Maximum number of diagonals of the strategy matrix.")] = 32,
     workers: Workers = None,
     report: Annotated[Path | None, typer.Option(help="Write an HTML page to this file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the heat maps to this .png or .svg file.")] = None,
     json: Json = False,
 ) -> None:
-    """Compare the mean squared errors of b-min-sep, cyclic Poisson and balls-in-bins, by estimates.
+    """Estimate and compare the mean squared errors of b-min-sep, cyclic Poisson and balls-in-bins.
 
     Example: `minsep compare --iterations 1024 --epsilon 1 --epsilon 4 --epoch 256 --plot ratios.svg`
     """
@@ -38,7 +38,7 @@ def compare(
     files = Files(report=report, plot=plot)
     validate.all_of(*files.checks(), *report_checks(report, plot))
     with Bar() as bar:
-        found = minsep.compare(
+        comparison = minsep.compare(
             iterations,
             delta,
             epsilons=epsilon or EPSILONS,
@@ -51,20 +51,20 @@ def compare(
             from minsep.report import plot_comparison, write_comparison
 
             bar.show("drawing")
-            files.write("report", lambda path: write_comparison(found, path))
-            files.write("plot", lambda path: plot_comparison(found, path))
+            files.write("report", lambda path: write_comparison(comparison, path))
+            files.write("plot", lambda path: plot_comparison(comparison, path))
     if json:
-        print_json(_as_data(found))
+        print_json(_as_data(comparison))
         files.finish()
         return
     for other in OTHERS:
         rows = [
             [f"{size:,}", *(f"{ratio:.3f}" for ratio in row)]
-            for size, row in zip(found.epochs, found.ratios(other), strict=True)
+            for size, row in zip(comparison.epochs, comparison.ratios(other), strict=True)
         ]
         print_grid(
             f"Mean squared error of b-min-sep over that of {FAMILIES[other].words}",
-            ["epoch length", *(f"epsilon {value:g}" for value in found.epsilons)],
+            ["epoch length", *(f"epsilon {value:g}" for value in comparison.epsilons)],
             rows,
         )
     print(f"Estimates for {iterations:,} iterations, delta {delta:g}, at most {max_bands} bands; below 1 is better.")
@@ -73,7 +73,7 @@ def compare(
     files.finish()
 
 
-def _as_data(found: Any) -> dict[str, Any]:
+def _as_data(comparison: Any) -> dict[str, Any]:
     from minsep.planning import PROPOSED
 
     cells = [
@@ -83,14 +83,19 @@ def _as_data(found: Any) -> dict[str, Any]:
             "ratios": {other: cell.ratio(other) for other in cell.best if other != PROPOSED},
             "best": {
                 name: {
-                    "bands": one.bands,
-                    "min_sep": one.min_sep,
-                    "noise_multiplier": one.noise_multiplier,
-                    "error": one.error,
+                    "bands": candidate.bands,
+                    "min_sep": candidate.min_sep,
+                    "noise_multiplier": candidate.noise_multiplier,
+                    "error": candidate.error,
                 }
-                for name, one in cell.best.items()
+                for name, candidate in cell.best.items()
             },
         }
-        for cell in found.cells
+        for cell in comparison.cells
     ]
-    return {"iterations": found.iterations, "delta": found.delta, "max_bands": found.max_bands, "cells": cells}
+    return {
+        "iterations": comparison.iterations,
+        "delta": comparison.delta,
+        "max_bands": comparison.max_bands,
+        "cells": cells,
+    }

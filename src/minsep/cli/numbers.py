@@ -44,6 +44,6 @@ def _no_count(text: str) -> typer.BadParameter:
 
 
 def _has_whole_groups(text: str) -> bool:
-    """Whether commas stand where thousands end: 1,5 is no number here."""
+    """Whether commas separate groups of thousands: 1,5 is not a number here."""
     first, *groups = text.strip().lstrip("+-").partition(".")[0].split(",")
     return bool(groups) and 1 <= len(first) <= 3 and all(len(group) == 3 for group in groups)

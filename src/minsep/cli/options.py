@@ -1,4 +1,4 @@
-"""Options that commands share, with one meaning everywhere.
+"""Options that commands share, with the same meaning everywhere.
 
 A group of options is a dataclass. A command that takes one as a parameter gets all of its fields as options, through
 `command`, and receives the filled-in group.
@@ -32,42 +32,42 @@ Examples = Annotated[int, counting("Number of examples in the dataset.", rich_he
 BatchSize = Annotated[float, measuring("Expected number of examples in a batch.", rich_help_panel=TASK)]
 Iterations = Annotated[int, counting("Number of training steps.", rich_help_panel=TASK)]
 MaxBatchSize = Annotated[
-    int | None, counting("Cut larger batches to this size, and pad smaller ones.", rich_help_panel=TASK)
+    int | None, counting("Truncate larger batches to this size, and pad smaller ones.", rich_help_panel=TASK)
 ]
 Bands = Annotated[int, counting("Number of diagonals of the strategy matrix.")]
 MinSep = Annotated[
     int | None,
     counting(
-        "Iterations from one participation of an example to its next, at least. Default: the bands. For "
-        "min-sep, cold-min-sep and cyclic-poisson."
+        "Minimum number of iterations between participations of an example. Default: the bands. For min-sep, "
+        "cold-min-sep and cyclic-poisson."
     ),
 ]
 Epsilon = Annotated[float, measuring("Privacy budget epsilon.", rich_help_panel=BUDGET)]
 Delta = Annotated[float, measuring("Privacy budget delta.", rich_help_panel=BUDGET)]
-NoiseMultiplier = Annotated[float, measuring("Standard deviation of the noise over the clip norm.")]
+NoiseMultiplier = Annotated[float, measuring("Standard deviation of the noise divided by the clip norm.")]
 Seed = Annotated[
     int | None,
-    typer.Option(help="Make the run reproducible. Default: the system's entropy.", rich_help_panel=WORK),
+    typer.Option(help="Seed for a reproducible run. Default: the system's entropy.", rich_help_panel=WORK),
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(help="Number of threads. Default: as many as there are cores.", rich_help_panel=WORK),
+    typer.Option(help="Number of threads. Default: one per core.", rich_help_panel=WORK),
 ]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the certificate to this file.")]
-Test = Annotated[str, typer.Option(help="betting, or fixed: the paper's, with about 100/delta samples.")]
+Test = Annotated[str, typer.Option(help="betting, or fixed: the paper's test, with about 100/delta samples.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 SCHEMES = ("min-sep", "cold-min-sep", "poisson", "cyclic-poisson", "balls-in-bins", "unamplified")
 _WITHOUT_MIN_SEP = {
     "poisson": "has no separation",
-    "balls-in-bins": "has an epoch between participations",
-    "unamplified": "has an epoch between participations",
+    "balls-in-bins": "always separates participations by an epoch",
+    "unamplified": "always separates participations by an epoch",
 }
 
 
 @dataclass(frozen=True)
 class Work:
-    """How the work is done."""
+    """The seed, and the number of threads."""
 
     seed: Seed = None
     workers: Workers = None
@@ -104,7 +104,7 @@ class Setting:
     max_batch_size: MaxBatchSize = None
 
     def mechanism(self, noise_multiplier: float, *more: Callable[[], object]) -> Any:
-        """Return the mechanism; all problems of these and the other options are reported together."""
+        """Return the mechanism; problems with any of the options are reported together."""
         from minsep import _validation as validate
 
         return self.design(lambda: validate.real(noise_multiplier=noise_multiplier, above=0), *more).with_noise(
@@ -112,7 +112,7 @@ class Setting:
         )
 
     def design(self, *more: Callable[[], object]) -> Any:
-        """Return the mechanism without its noise; all problems of these and the other options are reported together."""
+        """Return the mechanism without its noise; problems with any of the options are reported together."""
         import minsep
         from minsep import _validation as validate
 
@@ -136,7 +136,7 @@ class Setting:
     def _check_min_sep(self) -> None:
         if self.scheme in _WITHOUT_MIN_SEP:
             why = _WITHOUT_MIN_SEP[self.scheme]
-            raise ValueError(f"min_sep is {self.min_sep}, but the scheme {self.scheme} {why}: leave it out.")
+            raise ValueError(f"min_sep is {self.min_sep}, but the scheme {self.scheme} {why}: omit it.")
 
     def _scheme(self, truncated: bool) -> Any:
         import minsep

@@ -58,9 +58,9 @@ def report_checks(report: Path | None, plot: Path | None) -> list[Callable[[], o
 
 
 class Files:
-    """The files that a command is to write: checked before its work, and written after it.
+    """The files that a command will write: checked before its work, and written after it.
 
-    What cannot be written is noted and said in the end, when the result is printed: no work is lost to a full disk.
+    A file that cannot be written is reported at the end, after the result is printed: no work is lost to a full disk.
     """
 
     def __init__(self, **paths: Path | None) -> None:
@@ -78,7 +78,7 @@ class Files:
             if other == name:
                 break
             if its_path.resolve() == path.resolve():
-                raise ValueError(f"{name} is {str(path)!r}, but so is {other}: each must have a file of its own.")
+                raise ValueError(f"{name} is {str(path)!r}, but so is {other}: each must have its own file.")
         try:
             tempfile.TemporaryFile(dir=folder).close()
         except OSError as error:
@@ -87,17 +87,17 @@ class Files:
             ) from None
 
     def write(self, name: str, how: Callable[[Path], object]) -> None:
-        """Write one of the files if it was asked for."""
+        """Write one of the files if it was requested."""
         path = self._paths.get(name)
         if path is None:
             return
         try:
             how(path)
         except OSError as error:
-            self._problems[name] = f"{name} is {str(path)!r}, but that could not be written: {error.strerror}."
+            self._problems[name] = f"{name} is {str(path)!r}, but it could not be written: {error.strerror}."
 
     def rows(self, **words: str) -> dict[str, str]:
-        """Return what was written where, for a table, in other words than the options' if these are given."""
+        """Return which files were written where, as rows of a table; `words` overrides the names of the rows."""
         words = {"output": "Written to", "report": "Report", "plot": "Picture"} | words
         return {words[name]: str(path) for name, path in self._paths.items() if name not in self._problems}
 
@@ -107,6 +107,6 @@ class Files:
         return bool(self._problems)
 
     def finish(self) -> None:
-        """Say what could not be written."""
+        """Report what could not be written."""
         if self._problems:
             raise OSError("\n".join(self._problems.values()))

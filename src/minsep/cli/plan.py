@@ -38,23 +38,23 @@ def plan(
     delta: Delta,
     work: Work,
     max_batch_size: MaxBatchSize = None,
-    max_bands: Annotated[int, counting("Most diagonals of the strategy matrix to try.")] = 64,
+    max_bands: Annotated[int, counting("Maximum number of diagonals of the strategy matrix.")] = 64,
     min_sep: Annotated[int | None, counting("The separation of b-min-sep. Default: several are tried.")] = None,
     scheme: Annotated[
         list[str] | None,
         typer.Option(help="Try only poisson, cyclic-poisson, balls-in-bins or min-sep; may be given several times."),
     ] = None,
     model_size: Annotated[
-        int | None, counting("Number of parameters: bounds the bands by the memory for noise.")
+        int | None, counting("Number of model parameters: limits the bands by the memory for noise.")
     ] = None,
-    noise_memory: Annotated[float, typer.Option(help="Most memory for past noise, in GiB.")] = 16.0,
+    noise_memory: Annotated[float, typer.Option(help="Maximum memory for past noise, in GiB.")] = 16.0,
     tune: Annotated[bool, typer.Option(help="Tune the strategy to the sampling.")] = True,
     output: Output = None,
     report: Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a picture to this .png or .svg file.")] = None,
     json: Json = False,
 ) -> None:
-    """Find the strategy, sampling scheme and noise of least error at (epsilon, delta), and certify them.
+    """Find and certify the strategy, sampling scheme and noise multiplier of least error at (epsilon, delta).
 
     Example: `minsep plan --examples 60000 --batch-size 512 --iterations 2000 --epsilon 4 --delta 1e-5
     --report plan.html`
@@ -72,7 +72,7 @@ def plan(
         *work.check(),
     )
     with Bar() as bar:
-        found = minsep.plan(
+        result = minsep.plan(
             examples,
             batch_size,
             iterations,
@@ -89,83 +89,90 @@ def plan(
             compute=work.compute,
             progress=bar.tell,
         )
-        files.write("output", found.certificate.save)
+        files.write("output", result.certificate.save)
         if report is not None or plot is not None:
             from minsep.report import plot as draw
             from minsep.report import write_report
 
             bar.show("drawing")
-            files.write("report", lambda path: write_report(found, path, command=shlex.join(["minsep", *sys.argv[1:]])))
-            files.write("plot", lambda path: draw(found, path))
+            files.write(
+                "report", lambda path: write_report(result, path, command=shlex.join(["minsep", *sys.argv[1:]]))
+            )
+            files.write("plot", lambda path: draw(result, path))
     if json:
-        print(json_module.dumps(_as_data(found), allow_nan=False))
+        print(json_module.dumps(_as_data(result), allow_nan=False))
     else:
-        _print(found, files.rows(output="Certificate"))
+        _print(result, files.rows(output="Certificate"))
         if files.failed:
-            print(found.certificate.to_json())
+            print(result.certificate.to_json())
     files.finish()
-    if not found.certificate.passed:
+    if not result.certificate.passed:
         raise typer.Exit(REFUSED)
 
 
 def _check_min_sep(min_sep: int | None, schemes: list[str] | None) -> None:
     if min_sep is not None and schemes and "min-sep" not in schemes:
-        raise ValueError(f"min_sep is {min_sep}, but min-sep is not among the schemes to try: leave it out.")
+        raise ValueError(f"min_sep is {min_sep}, but min-sep is not among the schemes to try: omit it.")
 
 
-def _as_data(found: Any) -> dict[str, Any]:
+def _as_data(result: Any) -> dict[str, Any]:
     fields = ("scheme", "bands", "min_sep", "shrink", "noise_multiplier", "error", "skipped")
     return {
-        "statement": found.statement,
-        "fallback": found.fallback,
-        "error": found.error,
-        "gain_of_tuning": found.gain,
-        "seed": found.seed,
-        "chosen": {field: getattr(found.chosen, field) for field in fields},
-        "table": [{field: getattr(one, field) for field in fields} for one in found.table],
-        "certificate": json_module.loads(found.certificate.to_json()),
+        "statement": result.statement,
+        "fallback": result.fallback,
+        "error": result.error,
+        "gain_of_tuning": result.gain,
+        "seed": result.seed,
+        "chosen": {field: getattr(result.chosen, field) for field in fields},
+        "table": [{field: getattr(candidate, field) for field in fields} for candidate in result.table],
+        "certificate": json_module.loads(result.certificate.to_json()),
     }
 
 
-def _print(found: Any, files: dict[str, str]) -> None:
-    if found.fallback:
-        print(found.fallback)
-    tried = [one for one in found.table if one.error is not None]
-    least = found.error
+def _print(result: Any, files: dict[str, str]) -> None:
+    if result.fallback:
+        print(result.fallback)
+    tried = [candidate for candidate in result.table if candidate.error is not None]
+    least = result.error
     rows = [
-        [one.name, f"{one.noise_multiplier:.4g}", f"{one.error:.4g}", f"{one.error / least:.3f}"]
-        for one in _most_telling(tried)
+        [
+            candidate.name,
+            f"{candidate.noise_multiplier:.4g}",
+            f"{candidate.error:.4g}",
+            f"{candidate.error / least:.3f}",
+        ]
+        for candidate in _most_telling(tried)
     ]
     more = len(tried) - len(rows)
     title = f"{len(tried)} mechanisms, ranked by estimates" + (f"; {more} more with --json" if more else "")
     print_grid(title, ["mechanism", "noise multiplier", "error", "relative to the plan"], rows)
-    skipped = [one for one in found.table if one.skipped]
+    skipped = [candidate for candidate in result.table if candidate.skipped]
     if skipped:
         print(f"Skipped: {len(skipped)}, such as {skipped[0].name}: {skipped[0].skipped}.")
     summary = {
-        "Mechanism": found.chosen.name,
-        "Noise multiplier": f"{found.mechanism.noise_multiplier:.5g}",
-        "Error of prefix sums": f"{found.error:.5g}",
-        "Best baseline": f"{found.baseline.name}: {found.baseline.error:.4g}",
-        "Error saved by tuning": f"{100 * found.gain:.1f} %",
-        **proof_rows(found.certificate),
+        "Mechanism": result.chosen.name,
+        "Noise multiplier": f"{result.mechanism.noise_multiplier:.5g}",
+        "Error of prefix sums": f"{result.error:.5g}",
+        "Best baseline": f"{result.baseline.name}: {result.baseline.error:.4g}",
+        "Error saved by tuning": f"{100 * result.gain:.1f} %",
+        **proof_rows(result.certificate),
         **files,
     }
-    print_table(f"Plan for ({found.task.epsilon:g}, {found.task.delta:g})-DP", summary)
-    print(found.statement.removeprefix(found.fallback).lstrip())
-    print(found.certificate.statement)
-    if found.mechanism.noise_multiplier > _HEAVY:
+    print_table(f"Plan for ({result.task.epsilon:g}, {result.task.delta:g})-DP", summary)
+    print(result.statement.removeprefix(result.fallback).lstrip())
+    print(result.certificate.statement)
+    if result.mechanism.noise_multiplier > _HEAVY:
         print(
-            f"Epsilon {found.task.epsilon:g} at these settings needs a noise multiplier of "
-            f"{found.mechanism.noise_multiplier:.3g}; the error of prefix sums is {found.error:.3g} clip norms, with "
-            f"batches of {found.task.batch_size:g}. Larger batches, fewer iterations or a larger epsilon help most."
+            f"Epsilon {result.task.epsilon:g} at these settings needs a noise multiplier of "
+            f"{result.mechanism.noise_multiplier:.3g}; the error of prefix sums is {result.error:.3g} clip norms, with "
+            f"batches of {result.task.batch_size:g}. Larger batches, fewer iterations or a larger epsilon help most."
         )
 
 
 def _most_telling(tried: list[Any]) -> list[Any]:
-    """Return the best few, and the best of every scheme that is not among them."""
+    """Return the best few candidates, and the best of every scheme that is not among them."""
     shown = tried[:_SHOWN]
-    for name in dict.fromkeys(one.scheme for one in tried):
-        if all(one.scheme != name for one in shown):
-            shown.append(next(one for one in tried if one.scheme == name))
+    for name in dict.fromkeys(candidate.scheme for candidate in tried):
+        if all(candidate.scheme != name for candidate in shown):
+            shown.append(next(candidate for candidate in tried if candidate.scheme == name))
     return shown

@@ -11,7 +11,7 @@ _SECONDS = 10.0
 
 
 class Bar:
-    """One line that says what is being done."""
+    """One line that shows what is being done."""
 
     def __init__(self, under_way: str = "starting") -> None:
         self._under_way = under_way
@@ -43,15 +43,15 @@ class Bar:
             error.add_note(self._under_way)
 
     def _say_at_times(self) -> None:
-        begin = time.monotonic()
+        start = time.monotonic()
         while not self._ended.wait(_SECONDS):
-            print(f"[{time.monotonic() - begin:.0f} s] {self._under_way}", file=sys.stderr, flush=True)
+            print(f"[{time.monotonic() - start:.0f} s] {self._under_way}", file=sys.stderr, flush=True)
 
     def tell(self, event: Progress) -> None:
-        """Show an event of long work."""
+        """Show a progress event."""
         self.show(str(event), event.done, event.total)
 
     def show(self, description: str, completed: float = 0.0, total: float | None = None) -> None:
-        """Show what is being done, and how far it is."""
+        """Show what is being done, and how much of it."""
         self._under_way = description
         self._progress.update(self._task, description=description, completed=completed, total=total)

@@ -9,7 +9,7 @@ _SHOWN = 8
 
 
 def strategy(iterations: Iterations, bands: Bands, json: Json = False) -> None:
-    """Show the strategy matrix of least error, and what it gains over independent noise.
+    """Show the strategy matrix of least error, and its error relative to independent noise.
 
     Example: `minsep strategy --iterations 2000 --bands 16`
     """
@@ -36,7 +36,7 @@ def strategy(iterations: Iterations, bands: Bands, json: Json = False) -> None:
         {
             "Coefficients": shown + (" ..." if best.bands > _SHOWN else ""),
             "Root mean squared error of prefix sums (noise multiplier 1)": f"{math.sqrt(best.mean_squared_error):.4g}",
-            "Largest root squared error": f"{math.sqrt(best.max_squared_error):.4g}",
+            "Largest root mean squared error of a prefix sum": f"{math.sqrt(best.max_squared_error):.4g}",
             "Error relative to independent noise": f"{ratio:.3f}",
         },
     )

@@ -1,6 +1,6 @@
-"""Numbered chunks of work, done anywhere and collected in order.
+"""Numbered chunks of work, computed anywhere and collected in order.
 
-A chunk is a pure function of its number, so results do not depend on who does the work or in which order it ends.
+A chunk is a pure function of its number, so results depend neither on the executor nor on the order of completion.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from minsep.engine.cores import available_cores
 
 Result = TypeVar("Result")
 
-# Chunks under way for each worker: enough to keep it busy, few enough for memory not to grow with their number.
+# Chunks in flight per worker: enough to keep it busy, few enough that memory does not grow with their number.
 _AHEAD = 4
 
 
@@ -23,8 +23,8 @@ def run_chunks(
 ) -> Iterator[Result]:
     """Yield `work(0), ..., work(count - 1)` in order.
 
-    By default they run in as many threads as the process has cores, which the compiled kernels use in parallel. Any
-    executor serves (a process pool, a cluster's) if it can send `work` to its workers.
+    By default they run in one thread per core, which the compiled kernels use in parallel. Any executor can be used (a
+    process pool, a cluster) if it can send `work` to its workers.
 
     >>> list(run_chunks(lambda chunk: chunk**2, 4, workers=2))
     [0, 1, 4, 9]

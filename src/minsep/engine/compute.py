@@ -1,4 +1,4 @@
-"""Where samples are drawn. It never changes a result."""
+"""Where samples are drawn, which never changes a result."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
@@ -15,8 +15,8 @@ Result = TypeVar("Result")
 class Compute:
     """Where work is done: in threads of this process by default, or in any executor.
 
-    - `workers` is the number of threads; None takes as many as the process has cores.
-    - `executor` is a `concurrent.futures.Executor` that does the work instead: a pool of processes, or a cluster's.
+    - `workers` is the number of threads; None is one per core.
+    - `executor` is a `concurrent.futures.Executor` to use instead, such as a process pool or that of a cluster.
 
     A result is a function of its inputs and its seed, wherever it was computed.
 

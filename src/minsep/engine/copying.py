@@ -1,4 +1,4 @@
-"""Copies of large arrays, by several threads."""
+"""Copies of large arrays with several threads."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rows of C^-1 Z from rows of Z, a block at a time, so that matrix products do the work.
+"""Rows of C^-1 Z from rows of Z, one block at a time by matrix products.
 
 All arrays are rows by values. BLAS reads them as their transposes, in place.
 """
@@ -22,7 +22,7 @@ _BLAS_ROWS = 16
 
 
 class Recurrence(ABC):
-    """Computes blocks of rows in order, and can be set back to any of them from its memory."""
+    """Computes blocks of rows in order, and can be restored to any of them from its memory."""
 
     rows: int
     """Number of rows in a block."""
@@ -43,7 +43,7 @@ class Recurrence(ABC):
 
     @abstractmethod
     def restore(self, memory: Rows, start: int, add_normals: AddNormals) -> None:
-        """Set the block to the one at `start` again, and go on from it."""
+        """Restore the block at `start`, and continue from it."""
 
 
 def recurrence_of(strategy: Strategy, size: int, dtype: np.dtype[Any]) -> Recurrence:
@@ -56,22 +56,22 @@ def recurrence_of(strategy: Strategy, size: int, dtype: np.dtype[Any]) -> Recurr
         case Dense():
             return _Full(strategy.matrix, size, dtype)
     raise ValueError(
-        f"strategy is {strategy!r}, but noise is known for BandedToeplitz, BandedInverseToeplitz and Dense."
+        f"strategy is {strategy!r}, but noise is supported only for BandedToeplitz, BandedInverseToeplitz and Dense."
     )
 
 
 class _Banded(Recurrence):
-    """Banded Toeplitz C, in one array of `bands - 1` rows (or a few more) that are the past and become the present.
+    """Banded Toeplitz C, in one array of `bands - 1` rows (or a few more): the past block becomes the present one.
 
-    With T the block's own part of C (lower triangular) and U the part that reaches back into the block before (upper
-    triangular), the present is T^-1 (Z - U past): three passes over the array, in place.
+    With T the part of C within a block (lower triangular) and U the part that reaches back into the previous block
+    (upper triangular), the present is T^-1 (Z - U past): three passes over the array, in place.
     """
 
     def __init__(self, coefficients: NDArray[np.float64], size: int, dtype: np.dtype[Any]) -> None:
         self.rows = _block_rows(coefficients.size)
         own_inverse, _ = _toeplitz_blocks(series.inverse_by_substitution(coefficients, self.rows), self.rows)
         _, reach_back = _toeplitz_blocks(coefficients, self.rows)
-        # The minus is in the matrix because BLAS spends a pass of its own on a factor other than 1.
+        # The minus sign is in the matrix because BLAS spends an extra pass on a factor other than 1.
         self._own_inverse, self._reach_back = own_inverse.astype(dtype), -reach_back.astype(dtype)
         (self._multiply,) = get_blas_funcs(("trmm",), dtype=dtype)
         self.block = np.zeros((self.rows, size), dtype=dtype)
@@ -153,14 +153,14 @@ class _Full(Recurrence):
 
 
 def _block_rows(bands: int) -> int:
-    """Return the rows of a block: at least `bands - 1`, and a multiple of what BLAS likes if that is not far."""
+    """Return the number of rows of a block: at least `bands - 1`, rounded up to a good size for BLAS if it is near."""
     least = max(bands - 1, 1)
     rounded = -(-least // _BLAS_ROWS) * _BLAS_ROWS
     return rounded if rounded <= 1.125 * least else least
 
 
 def _toeplitz_blocks(coefficients: NDArray[np.float64], rows: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return a block's lower-triangular part in itself, and its upper-triangular part in the block before."""
+    """Return the lower-triangular part of C within a block, and the upper-triangular part in the previous block."""
     padded = np.zeros(2 * rows)
     padded[: coefficients.size] = coefficients
     nothing = np.zeros(rows)

@@ -1,4 +1,4 @@
-"""Whether rows of C^-1 Z can be computed in a precision: docs/rounding.md has the bounds behind it."""
+"""Whether rows of C^-1 Z can be computed in a given precision: docs/rounding.md derives the bounds."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _MOST = 2.0**-10
 
 
 def check_stable(strategy: Strategy, dtype: np.dtype[Any]) -> None:
-    """Refuse a strategy whose inverse grows so far that numbers of a dtype round its noise away.
+    """Refuse a strategy whose inverse grows so large that rounding to a dtype would remove its noise.
 
     >>> from minsep import BandedToeplitz
     >>> check_stable(
@@ -22,17 +22,17 @@ def check_stable(strategy: Strategy, dtype: np.dtype[Any]) -> None:
     >>> check_stable(BandedToeplitz.from_coefficients([1, 2], iterations=40), np.dtype(np.float64))
     """
     largest = strategy.largest_inverse_entry
-    if largest <= _limit(dtype):  # false for what is not a number
+    if largest <= _limit(dtype):  # false for NaN
         return
     wider = np.dtype(np.float64)
     remedy = (
-        f"dtype {wider} would do."
+        f"dtype {wider} is sufficient."
         if largest <= _limit(wider)
-        else "No dtype would do: take coefficients whose inverse does not grow, as BandedToeplitz.optimal has them."
+        else "No dtype is sufficient: use coefficients whose inverse does not grow, such as BandedToeplitz.optimal."
     )
     raise ValueError(
-        f"strategy is {strategy!r}, but C^-1 has entries up to {largest:.2g}: numbers of dtype {dtype} would round its "
-        f"noise away, which takes entries up to {_limit(dtype):.2g}. {remedy}"
+        f"strategy is {strategy!r}, but C^-1 has entries up to {largest:.2g}: in dtype {dtype}, which allows entries "
+        f"up to {_limit(dtype):.2g}, rounding would remove the noise. {remedy}"
     )
 
 

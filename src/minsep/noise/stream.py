@@ -1,4 +1,4 @@
-"""A stream of correlated noise: a function of (mechanism, shape, dtype, key), read from front to back."""
+"""A stream of correlated noise: a function of (mechanism, shape, dtype, key), read in order."""
 
 import math
 import sys
@@ -25,10 +25,10 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
 
     - The entries of Z are independent normals with the mechanism's noise multiplier as their standard deviation, made
       in float64 by a cryptographic generator and rounded once to `dtype`.
-    - Memory is about `bands - 1` rows for a banded strategy, and as many that are handed out, if any are.
-    - A row is the caller's own, to keep or to overwrite.
+    - Memory is about `bands - 1` rows for a banded strategy, and as many again if rows are handed out.
+    - The caller owns each row, and may keep or overwrite it.
     - The same key gives the same Z, whatever the number of threads.
-    - With `columns` the stream holds that part of each row alone, and its values are those of the whole row.
+    - With `columns` the stream holds only that part of each row, with the same values as in the whole row.
 
     Streams come from `Mechanism.noise`.
     """
@@ -84,7 +84,7 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
         return values.reshape(self.shape)
 
     def add_next_to(self, array: NDArray[np.floating[Any]], scale: float) -> None:
-        """Add `scale` times the next row to an array: no row is handed out, which halves the memory of the stream.
+        """Add `scale` times the next row to an array. No row is handed out, which halves the memory of the stream.
 
         The array has the dtype of the noise, or float64.
 
@@ -98,16 +98,16 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
         """
         if array.shape != self.shape or array.dtype not in (self.dtype, np.float64):
             raise ValueError(
-                f"array has shape {array.shape} and dtype {array.dtype}, but the noise has {self.shape} and "
-                f"{self.dtype}."
+                f"array has shape {array.shape} and dtype {array.dtype}, but it must have shape {self.shape} and "
+                f"dtype float64 or that of the noise, {self.dtype}."
             )
         if self._position == self.iterations:
-            raise ValueError(f"All {self.iterations} rows of the noise were drawn.")
+            raise ValueError(f"All {self.iterations} rows of the noise have already been drawn.")
         row = self._advance()
         array += array.dtype.type(scale) * self._recurrence.block[row].reshape(self.shape)
 
     def state_dict(self) -> State:
-        """Return what restores this stream at its position. It is as secret as a key."""
+        """Return the state that restores this stream at its position. It is as secret as a key."""
         self._guard.check()
         return {
             **self._identity,
@@ -135,7 +135,7 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
         key = Key.from_hex(state.get("key", ""))
         block = self._block_of(position)
         if state.get("block") != block:
-            raise ValueError(f"The state's position is {position}, but its memory is of another block of rows.")
+            raise ValueError(f"The state's position is {position}, but its memory belongs to another block of rows.")
         memory = None if block is None else self._check_memory(state.get("memory"), block)
         self._restart(key)
         if memory is None or block is None:
@@ -155,7 +155,7 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
         self._references_when_alone = self._references()
 
     def _advance(self) -> int:
-        """Make sure that the next row is in the block, and return its place there."""
+        """Make sure that the next row is in the block, and return its index there."""
         row = self._position % self._recurrence.rows
         with self._guard:
             if row == 0:
@@ -172,13 +172,13 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
         if not isinstance(memory, np.ndarray) or memory.shape != shape or memory.dtype != self.dtype:
             raise ValueError(f"The state's memory must be an array of shape {shape} and dtype {self.dtype}.")
         if not np.isfinite(memory).all():
-            raise ValueError("The state's memory must be finite numbers.")
+            raise ValueError("The state's memory must hold finite numbers.")
         return memory
 
     def _hand_out(self) -> None:
-        """Copy the block to where users may do with its rows as they like: to an array that nobody holds a row of.
+        """Copy the block to an array of which the caller holds no row, so that the caller may overwrite its rows.
 
-        The last row is copied by itself: a loop holds it still when it asks for the next block.
+        The last row is copied separately: a loop still holds it when it requests the next block.
         """
         block = self._recurrence.block[:-1]
         if self._references() > self._references_when_alone or self._handed_out.shape != block.shape:
@@ -204,18 +204,18 @@ def _checked_columns(columns: tuple[int, int], shape: tuple[int, ...]) -> int:
     if len(shape) != 1 or not 0 <= begin < end <= shape[0]:
         raise ValueError(
             f"columns is {columns!r}, but it must be (begin, end) with 0 <= begin < end <= the size of a row, and the "
-            f"shape {shape} one number."
+            f"shape, {shape}, must have one dimension."
         )
     return int(end - begin)
 
 
 def _check_dtype(dtype: np.dtype[Any], noise_multiplier: float) -> None:
     if dtype not in _DTYPES:
-        raise ValueError(f"dtype is {dtype}, but noise comes as {' or '.join(map(str, _DTYPES))}.")
+        raise ValueError(f"dtype is {dtype}, but it must be {' or '.join(map(str, _DTYPES))}.")
     limits = np.finfo(dtype)
     least, most = float(limits.tiny / limits.eps), float(limits.max * limits.eps)
     if not least <= noise_multiplier <= most:
         raise ValueError(
-            f"noise_multiplier is {noise_multiplier:g}, but noise of dtype {dtype} needs one from {least:.2g} to "
+            f"noise_multiplier is {noise_multiplier:g}, but for noise of dtype {dtype} it must be from {least:.2g} to "
             f"{most:.2g}."
         )

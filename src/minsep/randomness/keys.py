@@ -1,7 +1,7 @@
 """Random words as a function of (key, stream, position): AES-256 in counter mode, by OpenSSL.
 
-A stream is addressed, never consumed: any part of it can be had at any time, in any order and from any thread, and is
-always the same. That is what makes results independent of the number of workers and lets a run resume anywhere.
+A stream is addressed, never consumed: any part of it can be computed at any time, in any order and from any thread, and
+is always the same. So results do not depend on the number of workers, and a run can resume anywhere.
 """
 
 import hashlib
@@ -21,9 +21,9 @@ _ZEROS = bytes(1 << 20)
 
 @dataclass(frozen=True)
 class Key:
-    """A 256-bit secret from which streams of randomness grow.
+    """A 256-bit secret from which streams of random words are derived.
 
-    Whoever knows the key knows every batch and every noise value that came and will come from it.
+    Anyone who knows the key knows every past and future batch and noise value derived from it.
 
     >>> Key.from_seed(7) == Key.from_seed(7)
     True
@@ -55,12 +55,12 @@ class Key:
 
     @classmethod
     def of(cls, seed: int | None) -> "Key":
-        """Return the key of a seed, or a fresh one when there is none."""
+        """Return the key of a seed, or a fresh key if there is no seed."""
         return cls.fresh() if seed is None else cls.from_seed(seed)
 
     @classmethod
     def from_hex(cls, text: str) -> "Key":
-        """Read a key as a saved state holds it."""
+        """Read a key from its text in a saved state."""
         try:
             return cls(bytes.fromhex(text))
         except (TypeError, ValueError):
@@ -103,6 +103,6 @@ class KeyedWords:
         length = len(target) - _CIPHER_BLOCK_WORDS * WORD_BYTES
         for offset in range(0, length, len(_ZEROS)):
             size = min(len(_ZEROS), length - offset)
-            # OpenSSL wants room for one cipher block beyond what it writes.
+            # OpenSSL needs room for one more cipher block than it writes.
             encryptor.update_into(memoryview(_ZEROS)[:size], target[offset:])
         return buffer[:-_CIPHER_BLOCK_WORDS]

@@ -41,10 +41,10 @@ def normal_pair(first, second):  # type: ignore[no-untyped-def]  # pragma: no co
 
 @numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
 def add_normals(words, scale, out):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Add `scale` times standard normal variates to `out`, from as many words (one more when odd)."""
+    """Add `scale` times standard normal variates to `out`, one per word (`words` has one more if the size is odd)."""
     half = words.size // 2
     rest = out.size - half
-    # Halves as arrays of their own: indices that cannot be negative keep the loop vectorisable.
+    # Halves as separate arrays: indices that cannot be negative keep the loop vectorisable.
     radii, angles = words[:half], words[half:]
     lower, upper = out[:half], out[half:]
     for i in range(rest):
@@ -57,7 +57,7 @@ def add_normals(words, scale, out):  # type: ignore[no-untyped-def]  # pragma: n
 
 
 class NormalRows:
-    """Rows of independent standard normal variates, each a function of (key, row) whatever the number of threads.
+    """Rows of independent standard normal variates, each a function of (key, row) for any number of threads.
 
     >>> rows = NormalRows(Key.from_seed(0))
     >>> out = np.zeros((3, 5))
@@ -75,7 +75,7 @@ class NormalRows:
     def add_to(self, out: Rows, first: int, scale: float, columns: tuple[int, int] | None = None) -> None:
         """Add `scale` times rows `first, first + 1, ...` to the rows of a C-contiguous array.
 
-        `columns` are (where the array's columns begin, the width of the whole rows) when it holds a part of them.
+        If the array holds a part of the rows, `columns` is (its first column, the width of a whole row).
         """
         begin, width = (0, out.shape[1]) if columns is None else columns
         end = begin + out.shape[1]
@@ -89,7 +89,7 @@ class NormalRows:
             if part.size == size:
                 add_normals(words, scale, part)
             else:
-                # The values of a chunk depend on its size, so one that reaches beyond the columns is made whole.
+                # The values of a chunk depend on its size, so one that reaches beyond the columns is computed in full.
                 whole = np.zeros(size, dtype=out.dtype)
                 within = whole[inside.start - start : inside.stop - start]
                 within[:] = part

@@ -1,7 +1,7 @@
 """Normal variates for accounting: the counter-based generator Philox4x32-7, compiled into the transform.
 
-Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011). It is statistically strong and runs
-outside of Python's lock, which the cipher behind `KeyedWords` does not; it is not meant for noise that is released.
+Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011). It is statistically strong and,
+unlike the cipher behind `KeyedWords`, runs without Python's global lock. It is not meant for noise that is released.
 """
 
 import numba
@@ -11,7 +11,7 @@ from minsep.arrays import Rows
 from minsep.randomness.keys import Key
 from minsep.randomness.normals import normal_pair
 
-_ROUNDS = 7  # the least with which its authors found no failure in any test of TestU01's BigCrush
+_ROUNDS = 7  # the fewest with which its authors found no failure in any test of TestU01's BigCrush
 _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _KEY_STEPS = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 _LOW = np.uint64(0xFFFFFFFF)

@@ -10,10 +10,10 @@ __all__ = ["plot", "plot_comparison", "write_comparison", "write_report"]
 
 
 def write_report(plan: Plan, path: str | os.PathLike[str], command: str = "minsep plan ...") -> None:
-    """Write one HTML page about a plan, with all that it needs inside: it opens without a network.
+    """Write a self-contained HTML page about a plan, which opens without a network.
 
-    - It has the answer, the certificate, the privacy curve (an estimate), all that was tried, simulated batch sizes and
-      the strategy; `command` is what makes the plan again.
+    - It has the answer, the certificate, the privacy curve (an estimate), all candidates that were tried, simulated
+      batch sizes and the strategy; `command` is the command that reproduces the plan.
     - The file is written whole or not at all.
 
     >>> import minsep, tempfile, pathlib
@@ -59,7 +59,7 @@ def plot(plan: Plan, path: str | os.PathLike[str]) -> None:
 
 
 def write_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> None:
-    """Write one HTML page with the heat maps of a comparison: it opens without a network.
+    """Write a self-contained HTML page with the heat maps of a comparison, which opens without a network.
 
     >>> import minsep, tempfile, pathlib
     >>> from minsep.planning import Candidate
@@ -67,10 +67,10 @@ def write_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> No
     >>> errors = {"cyclic-poisson": 2.0, "balls-in-bins": 1.6, "min-sep": 1.5}
     >>> best = {name: Candidate(name, 4, 8, noise_multiplier=1.0, error=error) for name, error in errors.items()}
     >>> cell = Cell(epsilon=2.0, epoch=32, best=best)  # minsep.compare(...) measures many
-    >>> found = minsep.Comparison(64, 1e-3, 4, epsilons=(2.0,), epochs=(32,), cells=(cell,))
+    >>> comparison = minsep.Comparison(64, 1e-3, 4, epsilons=(2.0,), epochs=(32,), cells=(cell,))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "comparison.html"
-    ...     write_comparison(found, path)
+    ...     write_comparison(comparison, path)
     ...     print("Against cyclic Poisson" in path.read_text())
     True
     """
@@ -89,10 +89,10 @@ def plot_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> Non
     >>> errors = {"cyclic-poisson": 2.0, "balls-in-bins": 1.6, "min-sep": 1.5}
     >>> best = {name: Candidate(name, 4, 8, noise_multiplier=1.0, error=error) for name, error in errors.items()}
     >>> cell = Cell(epsilon=2.0, epoch=32, best=best)  # minsep.compare(...) measures many
-    >>> found = minsep.Comparison(64, 1e-3, 4, epsilons=(2.0,), epochs=(32,), cells=(cell,))
+    >>> comparison = minsep.Comparison(64, 1e-3, 4, epsilons=(2.0,), epochs=(32,), cells=(cell,))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "ratios.png"
-    ...     plot_comparison(found, path)
+    ...     plot_comparison(comparison, path)
     ...     print(path.read_bytes()[1:4])
     b'PNG'
     """

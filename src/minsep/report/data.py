@@ -15,12 +15,12 @@ from minsep.participation.truncation import PADDING
 from minsep.planning import FAMILIES, PROPOSED, Candidate, Comparison, Plan
 from minsep.strategy import BandedToeplitz
 
-# From a quarter of epsilon to twice: 35 steps have one that ends at epsilon.
+# From a quarter of epsilon to twice epsilon: with 35 steps, one of them ends at epsilon.
 _CURVE_STEPS = 35
 _FEWEST_SAMPLES, _MOST_SAMPLES = 4_000, 20_000
-_CURVE_WORK = 12_000_000  # samples times iterations: some seconds
+_CURVE_WORK = 12_000_000  # samples times iterations: a few seconds
 _MOST_RELATIVE_ERROR = 0.5
-_MOST_DRAWN = 30_000_000  # examples enlisted and batches' entries drawn: some seconds
+_MOST_DRAWN = 30_000_000  # examples plus entries of the batches: a few seconds
 _MOST_POINTS = 2_000
 
 
@@ -44,25 +44,25 @@ class Curve:
 
     @property
     def shown(self) -> NDArray[np.bool_]:
-        """Where the curve can be drawn on a logarithmic scale, and its error is small beside it."""
+        """Where the curve can be drawn on a logarithmic scale and its standard error is relatively small."""
         return (self.deltas > 0) & (self.stderrs < _MOST_RELATIVE_ERROR * self.deltas)
 
     @property
     def words(self) -> str:
-        """What the curve is, and how sure."""
+        """What the curve is, and how certain."""
         if self.exact:
             return f"Computed {METHODS_IN_WORDS.get(self.method, 'by ' + self.method)}, without samples."
         of_bound = " of an upper bound" if self.upper_bound else ""
         return (
             f"An estimate{of_bound} from {self.samples:,} samples, not a guarantee: the band is two standard errors "
             "to each side. The guarantee is the certified point."
-            + ("" if self.shown.all() else " Where the samples are too few to tell, nothing is drawn.")
+            + ("" if self.shown.all() else " The curve is omitted where there are too few samples.")
         )
 
 
 @dataclass(frozen=True)
 class Series:
-    """One scheme over the number of bands: its best separation for each."""
+    """One scheme at its best separation, by the number of bands."""
 
     scheme: str
     tuned: bool
@@ -76,17 +76,17 @@ class Series:
     @property
     def bands(self) -> list[int]:
         """Numbers of bands, increasing."""
-        return [one.bands for one in self.candidates]
+        return [candidate.bands for candidate in self.candidates]
 
     @property
     def errors(self) -> list[float]:
         """Root mean squared errors of prefix sums."""
-        return [one.error for one in self.candidates if one.error is not None]
+        return [candidate.error for candidate in self.candidates if candidate.error is not None]
 
     @property
     def noise_multipliers(self) -> list[float]:
-        """Noise that each needs."""
-        return [one.noise_multiplier for one in self.candidates if one.noise_multiplier is not None]
+        """The noise multiplier that each candidate needs."""
+        return [candidate.noise_multiplier for candidate in self.candidates if candidate.noise_multiplier is not None]
 
 
 @dataclass(frozen=True)
@@ -94,30 +94,30 @@ class BatchSizes:
     """Sizes of the first batches of a simulated run."""
 
     sizes: NDArray[np.int64]
-    """As many as were simulated; none if the dataset is too large for a report."""
+    """One size per simulated batch; empty if the dataset is too large to simulate."""
     iterations: int
     expected: float
     cut: int | None
 
     @property
     def every(self) -> int:
-        """One batch in so many is drawn, so that a plot stays light."""
+        """The plot shows one batch in this many, so that it stays small."""
         return max(1, math.ceil(self.sizes.size / _MOST_POINTS))
 
     @property
     def words(self) -> str:
         """What was simulated, in a sentence or two."""
         if self.sizes.size == 0:
-            return f"Not simulated, because the dataset is large: {self.expected:,.6g} examples are expected."
-        part = "" if self.sizes.size == self.iterations else f" of its first {self.sizes.size:,} iterations"
+            return f"Not simulated, because the dataset is large. The expected batch size is {self.expected:,.6g}."
+        part = "" if self.sizes.size == self.iterations else f" of the first {self.sizes.size:,} iterations"
         sentence = (
-            f"Batches{part} in one simulated run, not yours: {self.expected:,.6g} examples expected, between "
-            f"{self.sizes.min():,} and {self.sizes.max():,} seen, standard deviation {self.sizes.std():,.3g}."
+            f"Batches{part} in one simulated run, not yours. The expected size is {self.expected:,.6g}; the sizes "
+            f"range from {self.sizes.min():,} to {self.sizes.max():,}, with standard deviation {self.sizes.std():,.3g}."
         )
         if self.cut is not None:
             full = int((self.sizes == self.cut).sum())
-            sentence += f" Larger batches are cut to {self.cut:,} examples: {full:,} had that size."
-        return sentence + (f" One in {self.every} is drawn." if self.every > 1 else "")
+            sentence += f" Larger batches are truncated to {self.cut:,} examples: {full:,} had that size."
+        return sentence + (f" One in {self.every} is shown." if self.every > 1 else "")
 
 
 @dataclass(frozen=True)
@@ -139,11 +139,11 @@ class Proof:
 
 
 def key_numbers(plan: Plan) -> list[tuple[str, str, str]]:
-    """Return what matters most: a name, a value and a remark each."""
+    """Return the most important numbers, each with a name, a value and a remark."""
     share = gain_over_baseline(plan)
     numbers = [
         ("Privacy", f"ε = {plan.task.epsilon:g}", f"δ = {plan.task.delta:g}"),
-        ("Noise multiplier", f"{plan.mechanism.noise_multiplier:.4g}", "standard deviation over clip norm"),
+        ("Noise multiplier", f"{plan.mechanism.noise_multiplier:.4g}", "standard deviation / clip norm"),
         ("Error", f"{plan.error:.4g}", "root mean square, prefix sums"),
     ]
     if share is not None:
@@ -153,7 +153,7 @@ def key_numbers(plan: Plan) -> list[tuple[str, str, str]]:
 
 
 def gain_over_baseline(plan: Plan) -> float | None:
-    """Return by which share the error is below the best baseline's; None if there is none, or it was chosen."""
+    """Return the relative reduction of the error from the best baseline; None if there is none or it was chosen."""
     baseline = plan.baseline
     if baseline.scheme == PROPOSED or baseline == plan.chosen or baseline.error is None:
         return None
@@ -164,9 +164,9 @@ def gains(plan: Plan) -> list[str]:
     """Return what the plan gains over the best baseline and by tuning the strategy, in sentences."""
     baseline, share = plan.baseline, gain_over_baseline(plan)
     if baseline == plan.chosen and baseline.scheme != PROPOSED:
-        sentences = ["It is the best of the baselines: nothing else that was tried has less error."]
+        sentences = ["It is the best of the baselines: no other candidate has a smaller error."]
     elif share is None:
-        sentences = ["Nothing but b-min-sep was tried, so there is no baseline to compare with."]
+        sentences = ["Only b-min-sep was tried, so there is no baseline to compare with."]
     else:
         kind = "computed" if baseline.exact else "estimated"
         sentences = [
@@ -175,14 +175,14 @@ def gains(plan: Plan) -> list[str]:
         ]
     if plan.chosen.shrink != 1.0:
         sentences.append(
-            f"Tuning the strategy to the sampling accounts for {100 * plan.gain:.1f} %, by estimates: its coefficients "
+            f"By estimates, tuning the strategy to the sampling accounts for {100 * plan.gain:.1f} %: its coefficients "
             f"below the diagonal are {plan.chosen.shrink:g} times the paper's, before scaling."
         )
     return sentences
 
 
 def curve(plan: Plan) -> Curve:
-    """Return the privacy curve of the chosen mechanism, from a quarter of epsilon to twice."""
+    """Return the privacy curve of the chosen mechanism, from a quarter of epsilon to twice epsilon."""
     return _curve(plan.mechanism, plan.task.epsilon)
 
 
@@ -190,40 +190,42 @@ def curve(plan: Plan) -> Curve:
 def _curve(mechanism: Mechanism, epsilon: float) -> Curve:
     epsilons = epsilon * (0.25 + 1.75 * np.arange(_CURVE_STEPS + 1) / _CURVE_STEPS)
     samples = min(max(_CURVE_WORK // mechanism.iterations, _FEWEST_SAMPLES), _MOST_SAMPLES)
-    found = privacy_curve(mechanism, epsilons, samples=samples)
+    estimated = privacy_curve(mechanism, epsilons, samples=samples)
     return Curve(
-        found.epsilons,
-        found.deltas,
-        found.stderrs,
-        found.remove,
-        found.add,
-        found.method,
-        found.samples,
-        found.upper_bound,
+        estimated.epsilons,
+        estimated.deltas,
+        estimated.stderrs,
+        estimated.remove,
+        estimated.add,
+        estimated.method,
+        estimated.samples,
+        estimated.upper_bound,
     )
 
 
 def series(plan: Plan) -> list[Series]:
     """Return the best candidate of each scheme for each number of bands, with the paper's strategies and tuned."""
     best: dict[tuple[str, bool], dict[int, Candidate]] = {}
-    for one in reversed([one for one in plan.table if one.error is not None]):  # the best is first, so it stays
-        best.setdefault((one.scheme, one.shrink != 1.0), {})[one.bands] = one
+    for candidate in reversed(
+        [candidate for candidate in plan.table if candidate.error is not None]
+    ):  # the best is first in the table, so it is kept
+        best.setdefault((candidate.scheme, candidate.shrink != 1.0), {})[candidate.bands] = candidate
     return [
-        Series(scheme, tuned, tuple(found[bands] for bands in sorted(found)))
+        Series(scheme, tuned, tuple(by_bands[bands] for bands in sorted(by_bands)))
         for scheme in FAMILIES
         for tuned in (False, True)
-        if (found := best.get((scheme, tuned)))
+        if (by_bands := best.get((scheme, tuned)))
     ]
 
 
 def tried(plan: Plan) -> list[Candidate]:
     """Return the candidates that were measured, the best first."""
-    return [one for one in plan.table if one.error is not None]
+    return [candidate for candidate in plan.table if candidate.error is not None]
 
 
 def skipped(plan: Plan) -> list[Candidate]:
-    """Return the candidates that were not measured; each has its reason."""
-    return [one for one in plan.table if one.skipped]
+    """Return the candidates that were not measured, each with its reason."""
+    return [candidate for candidate in plan.table if candidate.skipped]
 
 
 def batch_sizes(plan: Plan) -> BatchSizes:
@@ -238,7 +240,7 @@ def _batch_sizes(mechanism: Mechanism, num_examples: int, seed: int) -> BatchSiz
     cut = None if mechanism.truncation is None else mechanism.truncation.batch_size
     sizes = np.zeros(steps, dtype=np.int64)
     if steps:
-        # Never the seed itself: a run with that seed would have these very batches.
+        # Never the seed itself: a run with that seed would have the same batches.
         simulated = int.from_bytes(hashlib.sha256(f"minsep report {seed}".encode()).digest())
         stream = mechanism.batches(num_examples, seed=simulated)
         for step in range(steps):
@@ -258,8 +260,8 @@ def coefficients(plan: Plan) -> Coefficients:
 def proofs(certificate: Certificate) -> list[Proof]:
     """Return how both directions were proven, in words."""
     questions = {
-        "remove": "How much likelier an outcome is with an example than without it",
-        "add": "How much likelier an outcome is without an example than with it",
+        "remove": "How much more likely an outcome is with an example than without it",
+        "add": "How much more likely an outcome is without an example than with it",
     }
     return [
         Proof(proof.direction, questions[proof.direction], proof.summary(), proof.passed)
@@ -273,7 +275,7 @@ def ratios(comparison: Comparison, other: str) -> FloatArray:
 
 
 def widest(comparison: Comparison, others: tuple[str, ...]) -> float:
-    """Return the half width of a colour scale for log2 ratios that has 1 in its middle, for several maps alike."""
+    """Return the half width of a colour scale of log2 ratios, centred at ratio 1, that several maps share."""
     largest = max(float(np.abs(np.log2(ratios(comparison, other))).max()) for other in others)
     return max(largest, math.log2(1.1))
 
@@ -283,6 +285,6 @@ def verdict(comparison: Comparison, other: str) -> str:
     values = ratios(comparison, other)
     better = int((values < 1).sum())
     return (
-        f"Against {FAMILIES[other].words}, b-min-sep has less error in {better} of {values.size} settings; its mean "
-        f"squared error is between {values.min():.3g} and {values.max():.3g} times as large."
+        f"Against {FAMILIES[other].words}, b-min-sep has a smaller error in {better} of {values.size} settings; its "
+        f"mean squared error is {values.min():.3g} to {values.max():.3g} times as large."
     )

@@ -1,4 +1,4 @@
-"""Interactive figures, by plotly. Colours are those of the day; the page turns them for the night."""
+"""Interactive figures, by plotly. Colours are those of the light theme; the page adapts them to the dark one."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def privacy(plan: Plan) -> go.Figure:
         y=[plan.task.delta],
         mode="markers",
         marker=_STAR,
-        name="certified" if plan.certificate.passed else "asked for",
+        name="certified" if plan.certificate.passed else "requested",
         hovertemplate="ε = %{x:g}<br>δ = %{y:g}<extra>%{fullData.name}</extra>",
     )
     figure.update_yaxes(type="log", exponentformat="power", dtick=_decades(deltas))
@@ -53,27 +53,27 @@ def privacy(plan: Plan) -> go.Figure:
 
 
 def by_bands(plan: Plan, quantity: str) -> go.Figure:
-    """Return the error or the noise multiplier of each scheme over the number of bands; quantity names which."""
-    found = data.series(plan)
+    """Return the error or the noise multiplier (`quantity`) of each scheme by the number of bands."""
+    all_series = data.series(plan)
     figure = _figure("bands", {"error": "error (root mean square)", "noise_multiplier": "noise multiplier"}[quantity])
-    for one in found:
-        colour, symbol, _ = palette.STYLES[one.scheme]
+    for series in all_series:
+        colour, symbol, _ = palette.STYLES[series.scheme]
         figure.add_scatter(
-            x=one.bands,
-            y=one.errors if quantity == "error" else one.noise_multipliers,
+            x=series.bands,
+            y=series.errors if quantity == "error" else series.noise_multipliers,
             mode="lines+markers",
-            line={"color": colour, "width": 2, "dash": "dot" if one.tuned else "solid"},
+            line={"color": colour, "width": 2, "dash": "dot" if series.tuned else "solid"},
             marker={
-                "symbol": symbol + ("-open" if one.tuned else ""),
+                "symbol": symbol + ("-open" if series.tuned else ""),
                 "size": 8,
                 "color": colour,
             },
             customdata=[
-                [c.name, c.noise_multiplier, c.error, "computed" if c.exact else "estimate"] for c in one.candidates
+                [c.name, c.noise_multiplier, c.error, "computed" if c.exact else "estimate"] for c in series.candidates
             ],
             hovertemplate="%{customdata[0]}<br>noise multiplier %{customdata[1]:.4g}<br>"
             "error %{customdata[2]:.4g}<extra>%{customdata[3]}</extra>",
-            name=one.name,
+            name=series.name,
         )
     value = plan.error if quantity == "error" else plan.mechanism.noise_multiplier
     figure.add_scatter(
@@ -84,7 +84,7 @@ def by_bands(plan: Plan, quantity: str) -> go.Figure:
         name="the plan",
         hovertemplate=f"{plan.chosen.name}<br>%{{y:.4g}}<extra>the plan</extra>",
     )
-    bands = sorted({value for one in found for value in one.bands})
+    bands = sorted({value for series in all_series for value in series.bands})
     figure.update_xaxes(type="log", tickvals=bands, ticktext=[f"{value:,}" for value in bands])
     figure.update_yaxes(rangemode="tozero" if quantity == "error" else "normal")
     return figure
@@ -92,21 +92,21 @@ def by_bands(plan: Plan, quantity: str) -> go.Figure:
 
 def batches(plan: Plan) -> go.Figure:
     """Return the sizes of simulated batches over time."""
-    found = data.batch_sizes(plan)
-    places = np.arange(1, found.sizes.size + 1)[:: found.every]
+    batch_sizes = data.batch_sizes(plan)
+    places = np.arange(1, batch_sizes.sizes.size + 1)[:: batch_sizes.every]
     figure = _figure("iteration", "examples in the batch")
     figure.add_scatter(
         x=places.tolist(),
-        y=found.sizes[:: found.every].tolist(),
+        y=batch_sizes.sizes[:: batch_sizes.every].tolist(),
         mode="markers",
         marker={"size": 4 if places.size > 500 else 6, "color": palette.PALE},
         name="simulated",
         hovertemplate="iteration %{x:,}<br>%{y:,} examples<extra></extra>",
     )
-    ends = [1, max(found.sizes.size, 1)]
-    lines = [("expected", found.expected, palette.BLUE, "solid")]
-    if found.cut is not None:
-        lines.append(("cut", float(found.cut), palette.ORANGE, "dash"))
+    ends = [1, max(batch_sizes.sizes.size, 1)]
+    lines = [("expected", batch_sizes.expected, palette.BLUE, "solid")]
+    if batch_sizes.cut is not None:
+        lines.append(("cut", float(batch_sizes.cut), palette.ORANGE, "dash"))
     for name, height, colour, dash in lines:
         figure.add_scatter(
             x=ends,
@@ -120,26 +120,26 @@ def batches(plan: Plan) -> go.Figure:
 
 
 def strategy(plan: Plan) -> go.Figure:
-    """Return the coefficients of the strategy, beside the paper's if it was tuned."""
-    found = data.coefficients(plan)
+    """Return the coefficients of the strategy, next to the paper's if it was tuned."""
+    coefficients = data.coefficients(plan)
     figure = _figure("iterations back", "coefficient")
-    if found.paper is not None:
+    if coefficients.paper is not None:
         figure.add_bar(
-            x=list(range(found.paper.size)),
-            y=found.paper.tolist(),
+            x=list(range(coefficients.paper.size)),
+            y=coefficients.paper.tolist(),
             marker={"color": palette.PALE},
             name="the paper's choice",
             hovertemplate="%{x} back: %{y:.4f}<extra>the paper's choice</extra>",
         )
     figure.add_bar(
-        x=list(range(found.chosen.size)),
-        y=found.chosen.tolist(),
+        x=list(range(coefficients.chosen.size)),
+        y=coefficients.chosen.tolist(),
         marker={"color": palette.BLUE},
-        name="this plan" if found.paper is None else "tuned to the sampling",
+        name="this plan" if coefficients.paper is None else "tuned to the sampling",
         hovertemplate="%{x} back: %{y:.4f}<extra>this plan</extra>",
     )
-    figure.update_xaxes(dtick=max(1, -(-found.chosen.size // 16)))
-    figure.update_layout(bargap=0.4, bargroupgap=0.0, showlegend=found.paper is not None)
+    figure.update_xaxes(dtick=max(1, -(-coefficients.chosen.size // 16)))
+    figure.update_layout(bargap=0.4, bargroupgap=0.0, showlegend=coefficients.paper is not None)
     return figure
 
 

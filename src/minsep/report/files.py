@@ -1,4 +1,4 @@
-"""Formats of pictures, and packages that are there or not."""
+"""Formats of pictures, and checks for optional packages."""
 
 import os
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def check_package(name: str) -> None:
 
 @contextmanager
 def needing(package: str) -> Iterator[None]:
-    """Say what to install if an import inside fails for want of the package."""
+    """Say what to install if an import inside fails because the package is missing."""
     try:
         yield
     except ModuleNotFoundError as error:

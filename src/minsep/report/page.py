@@ -1,4 +1,4 @@
-"""One HTML page with all that it needs inside. Whatever comes from outside is escaped."""
+"""A self-contained HTML page. All external text is escaped."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def plan_page(plan: Plan, command: str) -> str:
         f'<span class="remark">{_prose(remark)}</span></dd></div>'
         for name, value, remark in data.key_numbers(plan)
     )
-    cut = "" if task.max_batch_size is None else f", cut to {task.max_batch_size:,}"
+    cut = "" if task.max_batch_size is None else f", truncated to {task.max_batch_size:,}"
     header = (
         f'<p class="eyebrow">A plan for {task.num_examples:,} examples, batches of {task.batch_size:g}{cut}, '
         f"{task.iterations:,} iterations</p>"
@@ -41,10 +41,10 @@ def plan_page(plan: Plan, command: str) -> str:
     sections = [
         _section("Certificate", _certificate(plan)),
         _section("Privacy", _privacy(plan)),
-        _section("Noise and error of all that was tried", _search(plan)),
+        _section("Noise and error of all candidates", _search(plan)),
         _section("Batch sizes", _batches(plan)),
         _section("Strategy", _strategy(plan)),
-        _section("Make it again", _again(plan, command)),
+        _section("Reproduce this plan", _again(plan, command)),
     ]
     return _page(f"Plan: {plan.chosen.name}", header, sections, plan.certificate.versions.get("minsep", ""))
 
@@ -53,12 +53,12 @@ def comparison_page(comparison: Comparison) -> str:
     """Return the heat maps of a comparison as a page."""
     header = (
         f'<p class="eyebrow">{comparison.iterations:,} iterations, δ = {comparison.delta:g}, at most '
-        f"{comparison.max_bands} bands</p><h1>{_prose('b-min-sep beside cyclic Poisson and balls-in-bins')}</h1>"
+        f"{comparison.max_bands} bands</p><h1>{_prose('b-min-sep compared with cyclic Poisson and balls-in-bins')}</h1>"
         + '<p class="answer">'
         + _prose(
-            "Mean squared error of prefix sums with b-min-sep over that with another scheme, each with its best number "
-            "of bands and b-min-sep with its best separation. Below 1, b-min-sep is better. Numbers are estimates, not "
-            "guarantees."
+            "Mean squared error of prefix sums with b-min-sep divided by that of another scheme, each at its best "
+            "number of bands and b-min-sep at its best separation. Below 1, b-min-sep is better. Numbers are "
+            "estimates, not guarantees."
         )
         + "</p>"
     )
@@ -82,13 +82,19 @@ def comparison_page(comparison: Comparison) -> str:
         for other in OTHERS
     )
     cells = [
-        [f"{cell.epoch:,}", f"{cell.epsilon:g}", one.name, f"{one.noise_multiplier:.4g}", f"{one.error:.4g}"]
+        [
+            f"{cell.epoch:,}",
+            f"{cell.epsilon:g}",
+            candidate.name,
+            f"{candidate.noise_multiplier:.4g}",
+            f"{candidate.error:.4g}",
+        ]
         for cell in comparison.cells
-        for one in cell.best.values()
+        for candidate in cell.best.values()
     ]
     best = _table(["epoch length", "ε", "mechanism", "noise multiplier", "error"], cells)
     sections = [f'<section class="pair">{maps}</section>', _section("The best of each scheme", _details(best))]
-    return _page("b-min-sep beside other schemes", header, sections, "")
+    return _page("b-min-sep compared with other schemes", header, sections, "")
 
 
 def _certificate(plan: Plan) -> str:
@@ -104,7 +110,7 @@ def _certificate(plan: Plan) -> str:
         f"{status}<p>{_prose(certificate.statement)}</p>"
         + _table(["direction", "what is bounded", "how it was shown", "outcome"], rows, text=True)
         + "<p>Anyone can check it: save the certificate and run <code>minsep verify certificate.json</code>. "
-        "It holds no data of any person.</p>"
+        "It contains no personal data.</p>"
         '<p><button type="button" data-download="certificate" data-name="certificate.json">Download the certificate'
         '</button><button type="button" data-copy="certificate">Copy</button></p>'
         "<details><summary>The certificate as JSON</summary>"
@@ -128,17 +134,18 @@ def _privacy(plan: Plan) -> str:
 
 def _search(plan: Plan) -> str:
     tried, skipped = data.tried(plan), data.skipped(plan)
-    found = data.series(plan)
+    all_series = data.series(plan)
     introduction = (
         f"<p>{len(tried):,} mechanisms at ({plan.task.epsilon:g}, {plan.task.delta:g})-DP, each scheme with its best "
-        "separation. The error is the root mean square over prefix sums of the noise for clip norm 1: less is better. "
-        "The star is the plan, with certified noise; the others are computed where that is possible, and else "
+        "separation. The error is the root mean square over prefix sums of the noise for clip norm 1: smaller is "
+        "better. The star is the plan, with certified noise; the others are computed where possible and otherwise "
         "estimated.</p>"
     )
     parts = []
     for quantity, title in (("error", "Error"), ("noise_multiplier", "Noise multiplier")):
         caption = "; ".join(
-            f"{one.name}: {min(one.errors if quantity == 'error' else one.noise_multipliers):.4g}" for one in found
+            f"{series.name}: {min(series.errors if quantity == 'error' else series.noise_multipliers):.4g}"
+            for series in all_series
         )
         parts.append(
             f"<div><h3>{title}</h3>"
@@ -147,43 +154,50 @@ def _search(plan: Plan) -> str:
         )
     table = _table(
         ["mechanism", "bands", "separation", "noise multiplier", "error", "how it is known"],
-        [_candidate_row(one) for one in tried],
+        [_candidate_row(candidate) for candidate in tried],
         chosen={tried.index(plan.chosen)} if plan.chosen in tried else set(),
     )
     text = (
         introduction + f'<div class="pair">{"".join(parts)}</div>' + _details(table, f"All {len(tried):,} mechanisms")
     )
     if skipped:
-        rows = [[one.name, one.skipped] for one in skipped]
+        rows = [[candidate.name, candidate.skipped] for candidate in skipped]
         text += _details(_table(["mechanism", "reason"], rows, text=True), f"{len(skipped):,} skipped, with reasons")
     return text
 
 
-def _candidate_row(one: Candidate) -> list[str]:
-    kind = "computed" if one.exact else "estimate"
-    return [one.name, f"{one.bands:,}", f"{one.min_sep:,}", f"{one.noise_multiplier:.4g}", f"{one.error:.4g}", kind]
+def _candidate_row(candidate: Candidate) -> list[str]:
+    kind = "computed" if candidate.exact else "estimate"
+    return [
+        candidate.name,
+        f"{candidate.bands:,}",
+        f"{candidate.min_sep:,}",
+        f"{candidate.noise_multiplier:.4g}",
+        f"{candidate.error:.4g}",
+        kind,
+    ]
 
 
 def _batches(plan: Plan) -> str:
-    found = data.batch_sizes(plan)
-    if found.sizes.size == 0:
-        return f"<p>{escape(found.words)}</p>"
+    batch_sizes = data.batch_sizes(plan)
+    if batch_sizes.sizes.size == 0:
+        return f"<p>{escape(batch_sizes.words)}</p>"
     quantiles = [0, 5, 25, 50, 75, 95, 100]
-    values = np.percentile(found.sizes, quantiles)
+    values = np.percentile(batch_sizes.sizes, quantiles)
     rows = [[f"{quantile} %", f"{value:,.6g}"] for quantile, value in zip(quantiles, values, strict=True)]
-    return _figure("batches", figures.batches(plan), found.words, _table(["share of batches", "at most"], rows))
+    return _figure("batches", figures.batches(plan), batch_sizes.words, _table(["share of batches", "at most"], rows))
 
 
 def _strategy(plan: Plan) -> str:
-    found = data.coefficients(plan)
+    coefficients = data.coefficients(plan)
     words = (
-        "The first column of the strategy matrix C, of norm 1. The noise is made by its inverse: what one iteration "
-        "adds, the next ones partly take back."
+        "The first column of the strategy matrix C, of norm 1. The noise comes from its inverse: later iterations "
+        "partly cancel the noise of earlier ones."
     )
-    headings, columns = ["iterations back", "coefficient"], [found.chosen]
-    if found.paper is not None:
+    headings, columns = ["iterations back", "coefficient"], [coefficients.chosen]
+    if coefficients.paper is not None:
         headings.append("the paper's choice")
-        columns.append(found.paper)
+        columns.append(coefficients.paper)
     rows = [[str(place), *(f"{value:.5f}" for value in row)] for place, row in enumerate(zip(*columns, strict=True))]
     return _figure("strategy", figures.strategy(plan), words, _table(headings, rows))
 
@@ -203,7 +217,7 @@ def _section(title: str, content: str) -> str:
 
 
 def _figure(name: str, figure: Any, words: str, table: str, *, tall: bool = False) -> str:
-    # An opening angle could end the script element; in JSON it may be written by its number.
+    # An opening angle bracket could end the script element; JSON allows it as a Unicode escape.
     drawn = figure.to_json().replace("<", "\\u003c")
     return (
         f'<figure><div class="plot{" tall" if tall else ""}" id="plot-{name}" data-figure="figure-{name}" role="img" '
@@ -241,7 +255,7 @@ def _table(
 
 
 def _prose(text: str) -> str:
-    """Return escaped text in which no line ends within a name."""
+    """Return escaped text in which no line breaks within a name."""
     return re.sub(r"b-min-sep|\([^()]*\)-DP", r'<span class="whole">\g<0></span>', escape(text))
 
 

@@ -1,11 +1,11 @@
-"""Colours of the figures: by day, and what each becomes by night."""
+"""Colours of the figures in the light theme, and their counterparts in the dark theme."""
 
 from typing import NamedTuple
 
 INK, QUIET, GRID = "#1c2430", "#5a6473", "#dfe3e8"
 BLUE, ORANGE, TEAL, GREY = "#2458c6", "#b4500f", "#0f7a63", "#6b7280"
 BAND, PALE, GOLD = "#d6e2f8", "#7396d9", "#e0a100"
-# From far below 1, by 1 in the middle, to far above: blue is better. All of them carry numbers in ink.
+# From far below 1, through 1 in the middle, to far above 1: blue is better. Dark text is legible on all of them.
 DIVERGING = ("#6c98e8", "#b3caf3", "#f4f4f2", "#f3caa8", "#e48f50")
 
 NIGHT = {

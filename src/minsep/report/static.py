@@ -68,7 +68,7 @@ def comparison_picture(comparison: Comparison, kind: str) -> bytes:
         figure = Figure(figsize=(max(8.0, 1.7 * columns + 1.5), max(3.2, 0.75 * rows + 1.8)), layout="constrained")
         axes = figure.subplots(1, 2)
         figure.suptitle(
-            f"Mean squared error of b-min-sep over that of another scheme: below 1 is better\n"
+            f"Mean squared error of b-min-sep divided by that of another scheme: below 1 is better\n"
             f"{comparison.iterations:,} iterations, δ = {comparison.delta:g}, at most {comparison.max_bands} bands; "
             "estimates",
             fontsize=11,
@@ -103,7 +103,7 @@ def _privacy(axes: Axes, plan: Plan) -> None:
         axes.fill_between(epsilons, low, deltas + 2 * stderrs, color=palette.BAND, label="± 2 standard errors")
     axes.plot(epsilons, deltas, color=palette.BLUE, linewidth=2, label="computed" if curve.exact else "estimate")
     axes.plot(
-        [plan.task.epsilon], [plan.task.delta], label="certified" if plan.certificate.passed else "asked for", **_STAR
+        [plan.task.epsilon], [plan.task.delta], label="certified" if plan.certificate.passed else "requested", **_STAR
     )
     axes.set_yscale("log")
     axes.set(title="Privacy", xlabel="ε", ylabel="δ")
@@ -111,20 +111,20 @@ def _privacy(axes: Axes, plan: Plan) -> None:
 
 
 def _errors(axes: Axes, plan: Plan) -> None:
-    found = data.series(plan)
-    for one in found:
+    all_series = data.series(plan)
+    for series in all_series:
         axes.plot(
-            one.bands,
-            one.errors,
-            color=palette.STYLES[one.scheme].colour,
-            marker=palette.STYLES[one.scheme].marker,
+            series.bands,
+            series.errors,
+            color=palette.STYLES[series.scheme].colour,
+            marker=palette.STYLES[series.scheme].marker,
             markersize=5,
-            linestyle=":" if one.tuned else "-",
-            markerfacecolor="white" if one.tuned else palette.STYLES[one.scheme].colour,
-            label=one.name,
+            linestyle=":" if series.tuned else "-",
+            markerfacecolor="white" if series.tuned else palette.STYLES[series.scheme].colour,
+            label=series.name,
         )
     axes.plot([plan.chosen.bands], [plan.error], label="the plan", **_STAR)
-    bands = sorted({value for one in found for value in one.bands})
+    bands = sorted({value for series in all_series for value in series.bands})
     axes.set_xscale("log", base=2)
     axes.set_xticks(bands, [f"{value:,}" for value in bands])
     axes.set_xticks([], minor=True)
@@ -134,24 +134,24 @@ def _errors(axes: Axes, plan: Plan) -> None:
 
 
 def _batches(axes: Axes, plan: Plan) -> None:
-    found = data.batch_sizes(plan)
-    places = np.arange(1, found.sizes.size + 1)[:: found.every]
-    axes.plot(places, found.sizes[:: found.every], ".", color=palette.PALE, markersize=3, label="simulated")
-    axes.axhline(found.expected, color=palette.BLUE, linewidth=2, label="expected")
-    if found.cut is not None:
-        axes.axhline(found.cut, color=palette.ORANGE, linewidth=2, linestyle="--", label="cut")
+    batch_sizes = data.batch_sizes(plan)
+    places = np.arange(1, batch_sizes.sizes.size + 1)[:: batch_sizes.every]
+    axes.plot(places, batch_sizes.sizes[:: batch_sizes.every], ".", color=palette.PALE, markersize=3, label="simulated")
+    axes.axhline(batch_sizes.expected, color=palette.BLUE, linewidth=2, label="expected")
+    if batch_sizes.cut is not None:
+        axes.axhline(batch_sizes.cut, color=palette.ORANGE, linewidth=2, linestyle="--", label="cut")
     axes.set(title="Batch sizes", xlabel="iteration", ylabel="examples in the batch")
     axes.legend(loc="upper right")
 
 
 def _strategy(axes: Axes, plan: Plan) -> None:
-    found = data.coefficients(plan)
-    places = np.arange(found.chosen.size)
-    if found.paper is None:
-        axes.bar(places, found.chosen, color=palette.BLUE)
+    coefficients = data.coefficients(plan)
+    places = np.arange(coefficients.chosen.size)
+    if coefficients.paper is None:
+        axes.bar(places, coefficients.chosen, color=palette.BLUE)
     else:
-        axes.bar(places - 0.2, found.paper, width=0.4, color=palette.PALE, label="the paper's choice")
-        axes.bar(places + 0.2, found.chosen, width=0.4, color=palette.BLUE, label="tuned to the sampling")
+        axes.bar(places - 0.2, coefficients.paper, width=0.4, color=palette.PALE, label="the paper's choice")
+        axes.bar(places + 0.2, coefficients.chosen, width=0.4, color=palette.BLUE, label="tuned to the sampling")
         axes.legend()
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(title="Coefficients of the strategy", xlabel="iterations back", ylabel="coefficient")

@@ -1,4 +1,4 @@
-"""The strategy matrix C: what it costs in privacy, what it gains in error, how to apply its inverse."""
+"""The strategy matrix C: its sensitivity, its error, and how to apply its inverse."""
 
 from minsep.identity import Description
 from minsep.strategy.banded_inverse import BandedInverseToeplitz
@@ -10,12 +10,14 @@ __all__ = ["BandedInverseToeplitz", "BandedToeplitz", "Dense", "Strategy", "stra
 
 
 def strategy_from(description: Description) -> Strategy:
-    """Return the strategy that gave a description."""
+    """Return the strategy with this description."""
     kinds: dict[str, type[BandedToeplitz | BandedInverseToeplitz | Dense]] = {
         "banded-toeplitz": BandedToeplitz,
         "banded-inverse-toeplitz": BandedInverseToeplitz,
         "dense": Dense,
     }
     if description.get("kind") not in kinds:
-        raise ValueError(f"The strategy is of kind {description.get('kind')!r}, but known are {', '.join(kinds)}.")
+        raise ValueError(
+            f"The strategy is of kind {description.get('kind')!r}, but it must be one of {', '.join(kinds)}."
+        )
     return kinds[description["kind"]].from_description(description)

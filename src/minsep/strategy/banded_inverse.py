@@ -19,7 +19,7 @@ from minsep.strategy.toeplitz import Toeplitz
 class BandedInverseToeplitz(Toeplitz):
     """A Toeplitz strategy with C^-1 banded and C non-negative, scaled to unit column norm.
 
-    Its noise needs the last `inverse_bands - 1` rows of Z only. C itself has `iterations` diagonals, so repeated
+    Its noise needs only the last `inverse_bands - 1` rows of Z. C itself has `iterations` diagonals, so repeated
     participations overlap, and its accounting is an upper bound.
 
     >>> strategy = BandedInverseToeplitz.square_root(iterations=2000, bands=4)
@@ -46,8 +46,8 @@ class BandedInverseToeplitz(Toeplitz):
         if not np.isfinite(tiny) or column.min() < -tiny:
             raise ValueError(
                 f"noise_coefficients is {values[:4].tolist()}... after scaling, whose inverse has the entry "
-                f"{column.min():g}, but the strategy must be non-negative: coefficients of at most 0 after the first "
-                "always give that."
+                f"{column.min():g}, but the strategy must be non-negative: this always holds if all coefficients after "
+                "the first are at most 0."
             )
         column = np.maximum(column, 0.0)
         norm = float(np.linalg.norm(column))
@@ -67,7 +67,7 @@ class BandedInverseToeplitz(Toeplitz):
 
     @classmethod
     def square_root(cls, *, iterations: int, bands: int) -> "BandedInverseToeplitz":
-        """Return the strategy whose inverse is that of the square root of prefix sums, cut after `bands` diagonals.
+        """Return the strategy whose inverse is that of the square root of prefix sums, truncated to `bands` diagonals.
 
         >>> BandedInverseToeplitz.square_root(iterations=100, bands=2).inverse_bands
         2
@@ -81,7 +81,7 @@ class BandedInverseToeplitz(Toeplitz):
     ) -> "BandedInverseToeplitz":
         """Return the strategy of least mean squared error times squared sensitivity, without amplification.
 
-        C^-1 has `bands` diagonals, and the sensitivity is that of `participations` (default: one) that are `min_sep`
+        C^-1 has `bands` diagonals, and the sensitivity is for `participations` (default: one) that are `min_sep`
         iterations apart.
 
         >>> root = BandedInverseToeplitz.square_root(iterations=100, bands=4)
@@ -123,7 +123,7 @@ class BandedInverseToeplitz(Toeplitz):
 
     @classmethod
     def from_description(cls, description: Description) -> "BandedInverseToeplitz":
-        """Return the strategy that gave a description, to the last bit of its noise coefficients."""
+        """Return the strategy with this description, with bit-identical noise coefficients."""
         strategy = cls(description["noise_coefficients"], description["iterations"])
         exact = recorded(strategy.noise_coefficients, description["noise_coefficients"])
         object.__setattr__(strategy, "noise_coefficients", exact)

@@ -20,7 +20,7 @@ class BandedToeplitz(Toeplitz):
 
     - Entries are non-negative and the diagonal is positive.
     - The largest column norm is 1 (the last `bands - 1` columns are shorter).
-    - With `bands <= min_sep`, participations of one example touch disjoint iterations.
+    - With `bands <= min_sep`, participations of one example affect disjoint sets of iterations.
 
     >>> strategy = BandedToeplitz.optimal(iterations=2000, bands=4)
     >>> strategy.coefficients.round(3)
@@ -54,8 +54,8 @@ class BandedToeplitz(Toeplitz):
     def optimal(cls, *, iterations: int, bands: int) -> "BandedToeplitz":
         """Return the strategy of least mean squared error of prefix sums, without amplification.
 
-        It is the one that the paper uses for every sampling scheme: the least error for a fixed number of
-        participations at least `bands` iterations apart.
+        The paper uses it for every sampling scheme: it has the least error for a fixed number of participations at
+        least `bands` iterations apart.
 
         >>> BandedToeplitz.optimal(iterations=100, bands=2).coefficients.round(4)
         array([0.7956, 0.6058])
@@ -65,7 +65,7 @@ class BandedToeplitz(Toeplitz):
 
     @classmethod
     def square_root(cls, *, iterations: int, bands: int) -> "BandedToeplitz":
-        """Return the square root of the prefix sum matrix, cut after `bands` diagonals.
+        """Return the square root of the prefix sum matrix, truncated to `bands` diagonals.
 
         >>> BandedToeplitz.square_root(iterations=100, bands=3).coefficients.round(4)
         array([0.848, 0.424, 0.318])
@@ -83,10 +83,10 @@ class BandedToeplitz(Toeplitz):
         return cls([1.0], iterations)
 
     def shrunk(self, factor: float) -> "BandedToeplitz":
-        """Return the strategy with the coefficients below the diagonal times a factor, scaled to norm 1 again.
+        """Return the strategy with the coefficients below the diagonal multiplied by a factor, rescaled to norm 1.
 
-        With amplification by sampling, less correlation than the optimum without it can need so much less noise that
-        the error is smaller: see docs/planning.md.
+        With amplification by sampling, less correlated noise may need a multiplier so much smaller that the error
+        is smaller too: see docs/planning.md.
 
         >>> BandedToeplitz.from_coefficients([4, 3], iterations=10).shrunk(0.5).coefficients.round(4)
         array([0.9363, 0.3511])
@@ -117,7 +117,7 @@ class BandedToeplitz(Toeplitz):
 
     @classmethod
     def from_description(cls, description: Description) -> "BandedToeplitz":
-        """Return the strategy that gave a description, to the last bit."""
+        """Return the strategy with this description, bit by bit."""
         strategy = cls(description["coefficients"], description["iterations"])
         object.__setattr__(strategy, "coefficients", recorded(strategy.coefficients, description["coefficients"]))
         return strategy
@@ -127,6 +127,6 @@ class BandedToeplitz(Toeplitz):
 
 
 def sizes(iterations: int, **bands: int) -> tuple[int, int]:
-    """Check a number of iterations and a number of bands, which is the one keyword."""
+    """Check a number of iterations and a number of bands, given as one keyword."""
     iterations = validate.integer(iterations=iterations, at_least=1)
     return iterations, validate.integer(at_least=1, at_most=iterations, **bands)

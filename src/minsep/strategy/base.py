@@ -1,4 +1,4 @@
-"""What every strategy matrix offers."""
+"""The interface of every strategy matrix."""
 
 from abc import abstractmethod
 from typing import Any
@@ -13,8 +13,8 @@ from minsep.identity import Described, Description
 class Strategy(Described):
     """A lower-triangular, non-negative matrix C of `iterations` rows whose largest column norm is 1.
 
-    The mechanism adds row i of C^-1 Z to the i-th sum of gradients, Z having independent normal entries whose standard
-    deviation is the noise multiplier (times the clip norm). A strategy is public and never changes.
+    The mechanism adds row i of C^-1 Z to the i-th sum of gradients, where Z has independent normal entries whose
+    standard deviation is the noise multiplier (times the clip norm). A strategy is public and immutable.
     """
 
     iterations: int
@@ -45,14 +45,14 @@ class Strategy(Described):
     @property
     @abstractmethod
     def largest_inverse_entry(self) -> float:
-        """Largest absolute value in C^-1; not a number, or infinite, where that is beyond floating-point numbers."""
+        """Largest absolute value in C^-1; NaN or infinite if it overflows."""
 
     @abstractmethod
     def sensitivity(self, min_sep: int, participations: int | None = None) -> float:
         """Largest norm of C x over 0/1 vectors x with ones at least `min_sep` apart, at most `participations` of them.
 
-        Exact where that is known to be computable (columns that do not overlap, or Toeplitz with non-increasing
-        coefficients), else an upper bound.
+        Exact where that can be computed (columns that do not overlap, or Toeplitz with non-increasing coefficients),
+        otherwise an upper bound.
         """
 
     @abstractmethod
@@ -86,19 +86,20 @@ def unit_norm(columns: FloatArray, **parameter: ArrayLike) -> FloatArray:
     diagonal = columns[:1] if columns.ndim == 1 else np.diag(columns)
     if not diagonal.min() > 0:
         raise ValueError(
-            f"{name} spans more than floating-point numbers hold: its diagonal is 0 beside its largest entry."
+            f"{name} has too large a range for floating-point numbers: its diagonal vanishes relative to its "
+            "largest entry."
         )
     return columns
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array, locked against writing."""
+    """Return the array, made read-only."""
     array.flags.writeable = False
     return array
 
 
 def recorded(scaled: FloatArray, values: ArrayLike) -> FloatArray:
-    """Return recorded values of a strategy, which must be those that scaling gives, up to rounding."""
+    """Return the recorded values of a strategy, refused unless they are scaled, up to rounding."""
     exact = np.array(values, dtype=np.float64)
     if exact.shape != scaled.shape or not np.allclose(exact, scaled, rtol=1e-12, atol=1e-14):
         raise ValueError("The description's strategy does not have a largest column norm of 1.")
@@ -106,7 +107,7 @@ def recorded(scaled: FloatArray, values: ArrayLike) -> FloatArray:
 
 
 def rows_of(values: ArrayLike, iterations: int) -> FloatArray:
-    """Return values as float64, refused unless they have one row for each iteration."""
+    """Return values as float64, refused unless they have one row per iteration."""
     rows = np.asarray(values, dtype=np.float64)
     if rows.ndim == 0 or rows.shape[0] != iterations:
         raise ValueError(f"values has the shape {rows.shape}, but it must have {iterations} rows.")

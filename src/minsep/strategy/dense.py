@@ -19,7 +19,7 @@ from minsep.strategy.base import Strategy, read_only, recorded, rows_of, unit_no
 class Dense(Strategy):
     """A strategy given by all its entries, scaled to a largest column norm of 1.
 
-    Its noise keeps every past row, so it suits short runs.
+    Its noise stream keeps every past row, so it is meant for short runs.
 
     >>> strategy = Dense([[4.0, 0.0], [3.0, 4.0]])
     >>> strategy.matrix
@@ -49,7 +49,7 @@ class Dense(Strategy):
 
     @cached_property
     def bands(self) -> int:
-        """Number of diagonals up to the last that is not all zero."""
+        """Number of diagonals up to the last non-zero one."""
         rows, columns = np.nonzero(self.matrix)
         return int((rows - columns).max()) + 1
 
@@ -80,7 +80,7 @@ class Dense(Strategy):
 
     @property
     def largest_inverse_entry(self) -> float:
-        """Largest absolute value in C^-1; not a number, or infinite, where that is beyond floating-point numbers."""
+        """Largest absolute value in C^-1; NaN or infinite if it overflows."""
         return float(np.abs(self._inverse).max())
 
     @cached_property
@@ -120,7 +120,7 @@ class Dense(Strategy):
 
     @classmethod
     def from_description(cls, description: Description) -> "Dense":
-        """Return the strategy that gave a description, to the last bit."""
+        """Return the strategy with this description, bit by bit."""
         n = description["iterations"]
         entries = np.frombuffer(base64.b64decode(description["matrix"]), dtype="<f8").reshape(n, n)
         strategy = cls(entries)

@@ -41,7 +41,7 @@ class _BandedObjective:
         self._weights = np.arange(iterations, 0, -1, dtype=np.float64)
 
     def value_and_gradient(self, tail: FloatArray) -> tuple[float, FloatArray]:
-        # A trial step may leave the coefficients whose inverse decays; infinity makes the search shorten it.
+        # A trial step may leave the set of coefficients whose inverse decays; infinity makes the search shorten it.
         with np.errstate(over="ignore", invalid="ignore"):
             c, b, u, _ = self._evaluate(tail)
             norm, f, slope = self._parts(c, b, u)
@@ -77,7 +77,7 @@ class _BandedObjective:
     def _shifted_gram(self, u: FloatArray) -> FloatArray:
         """Return sum_i (n - i) u_(i-j) u_(i-k) for all j, k < bands.
 
-        One step down a diagonal takes away the same sum without weights, whose own step takes away one product.
+        One step down a diagonal subtracts the same sum without weights, whose own step subtracts one product.
         """
         bands = self._bands
         last = u[::-1][:bands]
@@ -96,8 +96,8 @@ def banded_inverse(iterations: int, bands: int, min_sep: int, participations: in
     """Return the first column of C^-1, the first entry 1 and the others at most 0, of least error times sensitivity.
 
     Entries of at most 0 that sum to at least -1 make C non-negative and bounded: 1 / (1 - g) is 1 + g + g^2 + ... The
-    search is over their logarithms relative to what is left of 1. The sensitivity is that of non-increasing
-    coefficients, which take part at 0, b, 2b, ...
+    search is over their logarithms relative to what remains of 1. The sensitivity is that of non-increasing
+    coefficients, with participations at 0, b, 2b, ...
     """
     # Loaded here, because it takes longer than all other imports and no other strategy needs it.
     from scipy import optimize

@@ -10,7 +10,7 @@ from minsep.arrays import FloatArray
 
 
 def most_participations(iterations: int, min_sep: int, participations: int | None) -> int:
-    """Return how many participations `min_sep` apart fit, at most `participations`."""
+    """Return how many participations `min_sep` apart fit into the run, at most `participations`."""
     min_sep = validate.integer(min_sep=min_sep, at_least=1)
     if participations is not None:
         participations = validate.integer(participations=participations, at_least=1)
@@ -40,7 +40,7 @@ def upper_bound(gram: FloatArray, min_sep: int, participations: int) -> float:
     """Return a bound for any non-negative C with Gram matrix `gram`.
 
     |C x|^2 is the sum over participations i of the sum over participations j of <c_i, c_j>. Maximising the inner sum
-    for each i by itself, and then the outer one, can only give more.
+    for each i separately, and then the outer one, can only increase it.
     """
     return math.sqrt(_bound_squared(gram, min(min_sep, len(gram)), participations))
 

@@ -1,4 +1,4 @@
-"""Power series cut at a power: lower-triangular Toeplitz matrices are polynomials, their product a convolution."""
+"""Truncated power series: lower-triangular Toeplitz matrices are polynomials, and their product a convolution."""
 
 import numba
 import numpy as np
@@ -23,7 +23,7 @@ def multiply(left: FloatArray, right: FloatArray, length: int) -> FloatArray:
 
 
 def correlate(left: FloatArray, right: FloatArray, lags: int) -> FloatArray:
-    """Return sum_i left[i] right[i - lag] for lag = 0, ..., lags - 1, for arrays of one length.
+    """Return sum_i left[i] right[i - lag] for lag = 0, ..., lags - 1, for arrays of equal length.
 
     >>> correlate(np.array([1.0, 2.0, 3.0]), np.array([1.0, 1.0, 1.0]), 2).round(12)
     array([6., 5.])
@@ -50,9 +50,10 @@ def inverse(coefficients: FloatArray, length: int) -> FloatArray:
 
 
 def inverse_by_substitution(coefficients: FloatArray, length: int) -> FloatArray:
-    """Return the first `length` coefficients of 1 / series, each as accurate as itself.
+    """Return the first `length` coefficients of 1 / series, each with a small relative error.
 
-    It takes time in proportion to length times coefficients; errors of `inverse` are relative to the largest.
+    The time is proportional to the length times the number of coefficients. Errors of `inverse` are relative to the
+    largest coefficient.
 
     >>> inverse_by_substitution(np.array([1.0, 2.0]), 4)
     array([ 1., -2.,  4., -8.])

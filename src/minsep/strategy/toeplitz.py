@@ -1,4 +1,4 @@
-"""What all lower-triangular Toeplitz strategies share: everything follows from the first column of C."""
+"""The base of all lower-triangular Toeplitz strategies: everything follows from the first column of C."""
 
 from functools import cached_property
 
@@ -24,7 +24,7 @@ class Toeplitz(Strategy):
 
     @cached_property
     def column_norms(self) -> FloatArray:
-        """Norm of each column; the last `bands - 1` are cut off by the end of the run and so shorter."""
+        """Norm of each column; the last `bands - 1` columns are cut off at the end of the run, so they are shorter."""
         return read_only(np.sqrt(self.gram(0)))
 
     def gram(self, lag: int) -> FloatArray:
@@ -54,7 +54,7 @@ class Toeplitz(Strategy):
 
     @property
     def largest_inverse_entry(self) -> float:
-        """Largest absolute value in C^-1; not a number, or infinite, where that is beyond floating-point numbers."""
+        """Largest absolute value in C^-1; NaN or infinite if it overflows."""
         return float(np.abs(self.inverse_coefficients).max())
 
     def sensitivity(self, min_sep: int, participations: int | None = None) -> float:
@@ -80,7 +80,7 @@ class Toeplitz(Strategy):
 
     @cached_property
     def _envelope(self) -> FloatArray:
-        """The least non-increasing coefficients that are nowhere smaller: another C of no smaller sensitivity."""
+        """The least non-increasing coefficients that are nowhere smaller: another C whose sensitivity is no smaller."""
         return np.maximum.accumulate(self.coefficients[::-1])[::-1]
 
     def dense(self) -> FloatArray:

@@ -1,6 +1,6 @@
 """Private training: thin adapters of a mechanism's batches and noise to PyTorch and JAX.
 
-`minsep.training.torch` and `minsep.training.jax` are imported by name, each with the extra of the same name installed.
+Import `minsep.training.torch` or `minsep.training.jax` by name; each needs the extra of the same name.
 """
 
 from minsep.training.schedule import LinearDecay

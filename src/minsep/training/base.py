@@ -1,4 +1,4 @@
-"""What the trainings of all frameworks share: the state of their run, and checkpoints from which they resume."""
+"""The base of training in all frameworks: the state of the run, and checkpoints from which it resumes."""
 
 import os
 from abc import ABC, abstractmethod
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Training(ABC):
     """A model in private training, in any framework.
 
-    An adapter of a framework sets `_run` when it is made, and fills in `step` and what checkpoints ask for: its
-    identity, its content, the step of the noise in a content, and how arrays of the framework become arrays of NumPy.
+    An adapter of a framework sets `_run` in its constructor, and implements `step` and the methods for checkpoints: the
+    identity, the content, the step of the noise in a content, and the conversion of arrays to NumPy.
     """
 
     _run: PrivateRun
@@ -33,7 +33,7 @@ class Training(ABC):
 
     @property
     def mechanism(self) -> Mechanism:
-        """The mechanism that gives the batches and the noise."""
+        """The mechanism that provides the batches and the noise."""
         return self._run.mechanism
 
     @property
@@ -42,16 +42,16 @@ class Training(ABC):
         return self._run.certificate
 
     def batches(self) -> Iterator[Indices]:
-        """Yield the indices of the examples of each step that remains. Call `step` once for each of them."""
+        """Yield the indices of the examples of each remaining step. Call `step` once for each of them."""
         return self._run.batches()
 
     def seeds(self, indices: Indices) -> NDArray[np.uint32]:
-        """Return seeds for what the examples draw in the next step: two words for each example, in rows.
+        """Return seeds for the random draws of the examples in the next step: one row of two words per example.
 
-        - `indices`: the examples, by their numbers in the dataset.
-        - A seed is a function of (secret key, step, index), so what an example draws tells nothing about the others.
-        - A row seeds `np.random.default_rng(row)`. It is also a key for `jax.random` with threefry, the default. Draws
-          by "rbg" depend on the other examples under `vmap`.
+        - `indices`: the examples, by their indices in the dataset.
+        - A seed is a function of (secret key, step, index), so the draws of an example reveal nothing about the others.
+        - A row seeds `np.random.default_rng(row)`. It is also a key for `jax.random` with threefry, the default. Under
+          `vmap`, draws with "rbg" keys depend on the other examples.
         """
         return self._run.example_seeds.words(self.steps, indices)
 
@@ -66,7 +66,7 @@ class Training(ABC):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write model, optimiser, batches, noise and certificate to one file that only its owner can read.
 
-        - `path`: the file. An interrupted write leaves an older file of that name as it was.
+        - `path`: the file. An interrupted write leaves an existing file of that name unchanged.
         - The file holds the keys of batches and noise. It is as secret as the data.
         """
         content = self._content()
@@ -75,20 +75,21 @@ class Training(ABC):
 
     @classmethod
     def resume(cls, path: str | os.PathLike[str], *arguments: Any, **options: Any) -> Self:
-        """Return the training that wrote a checkpoint. It continues bit by bit.
+        """Return the training that wrote a checkpoint. It continues with bit-identical results.
 
         - `path`: the file that `save` wrote.
-        - `arguments`, `options`: those of the constructor, the same as in the run that was saved.
-        - A checkpoint of another mechanism, number of examples, clip norm, expected batch or model is refused by name.
-        - The noise is that of the run before, and so are the draws of the examples (augmentation, dropout). If
-          data, loss or model have changed, nothing of that run after the checkpoint may ever be shown.
+        - `arguments`, `options`: those of the constructor, the same as in the saved run.
+        - A checkpoint of another mechanism, number of examples, clip norm, expected batch or model is refused, and the
+          error names the difference.
+        - The noise is that of the saved run, and so are the random draws of the examples (augmentation, dropout). If
+          data, loss or model have changed, never release anything that the saved run produced after the checkpoint.
         """
         training = cls(*arguments, **options)
         content = load_checkpoint(path, training._identity(), training._decode)
         training._run.load_state_dict(content["run"])
         position = training._noise_position(content)
         if position != training.steps:
-            raise ValueError(f"The checkpoint has noise of step {position} at step {training.steps}.")
+            raise ValueError(f"The checkpoint is of step {training.steps}, but its noise is of step {position}.")
         training._restore(content)
         return training
 
@@ -98,7 +99,7 @@ class Training(ABC):
 
     @abstractmethod
     def _content(self) -> State | None:
-        """Return what restores model, optimiser and noise; None in a process that leaves the writing to another."""
+        """Return what restores model, optimiser and noise; None in a process that does not write the file."""
 
     @abstractmethod
     def _noise_position(self, content: State) -> int:
@@ -111,9 +112,9 @@ class Training(ABC):
     @staticmethod
     @abstractmethod
     def _encode(value: Any) -> tuple[Array, str] | None:
-        """Return an array of the framework as one of NumPy and the name of its dtype; None for any other value."""
+        """Return an array of the framework as a NumPy array and the name of its dtype; None for any other value."""
 
     @staticmethod
     @abstractmethod
     def _decode(array: Array, name: str) -> Any:
-        """Return the array of the framework that gave an array of NumPy and the name of a dtype."""
+        """Return the array of the framework for a NumPy array and the name of a dtype."""

@@ -1,4 +1,4 @@
-"""Checkpoints: nested values as one file of arrays and plain data, from which nothing is executed."""
+"""Checkpoints: nested values in one file of arrays and plain data. Loading executes no code."""
 
 import os
 from collections.abc import Callable
@@ -21,10 +21,10 @@ _PLAIN = (bool, int, float, str, type(None))
 def save_checkpoint(path: str | os.PathLike[str], identity: State, content: Any, encode: Encode) -> None:
     """Write a checkpoint to a file that only its owner can read.
 
-    - `path`: the file. An interrupted write leaves an older file of that name as it was.
+    - `path`: the file. An interrupted write leaves an existing file of that name unchanged.
     - `identity`: what the checkpoint belongs to, in plain data.
     - `content`: numbers, text and arrays, in lists, tuples and dicts of any depth.
-    - `encode`: how an array of the framework becomes one of NumPy.
+    - `encode`: converts an array of the framework to NumPy.
     """
     arrays: dict[str, Array] = {}
     save_state(path, {**identity, "content": _pack(content, encode, arrays), **arrays})
@@ -34,19 +34,19 @@ def load_checkpoint(path: str | os.PathLike[str], identity: State, decode: Decod
     """Return the content of a checkpoint.
 
     - `path`: the file that `save_checkpoint` wrote.
-    - `identity`: what the checkpoint must belong to. Any other one is refused, and the error names what differs.
-    - `decode`: how an array of NumPy becomes one of the framework.
+    - `identity`: what the checkpoint must belong to. Any other one is refused, and the error names the difference.
+    - `decode`: converts a NumPy array to one of the framework.
     """
     state = load_state(path)
     check_envelope(state, identity)
     try:
         return _unpack(state["content"], decode, state)
     except (KeyError, TypeError, IndexError):
-        raise ValueError(f"The file {os.fspath(path)!r} does not hold a checkpoint of minsep.") from None
+        raise ValueError(f"The file {os.fspath(path)!r} does not contain a checkpoint of minsep.") from None
 
 
 def _pack(value: Any, encode: Encode, arrays: dict[str, Array]) -> Any:
-    """Return a value as plain data in which `arrays` are named."""
+    """Return a value as plain data that refers to `arrays` by name."""
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, dict):
@@ -57,7 +57,7 @@ def _pack(value: Any, encode: Encode, arrays: dict[str, Array]) -> Any:
     encoded = (value, "numpy") if isinstance(value, np.ndarray) else encode(value)
     if encoded is None:
         raise ValueError(
-            f"A checkpoint cannot hold {value!r}: it takes numbers, text, arrays, lists and dicts of them."
+            f"A checkpoint cannot hold {value!r}: it may hold numbers, text, arrays, and lists and dicts of them."
         )
     name = f"array {len(arrays)}"
     arrays[name], note = encoded

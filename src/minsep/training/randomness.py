@@ -1,7 +1,7 @@
-"""Random numbers that examples draw (augmentation, dropout): a function of (key, step, index) and of nothing else.
+"""Random numbers of examples (augmentation, dropout): a function of (key, step, index) and of nothing else.
 
-If examples draw one after another from one generator, then an example that is sampled changes the numbers of all that
-follow it, and their contributions reveal it. So every example has random numbers of its own. They do not depend on the
+If examples draw one after another from one generator, an example that is sampled changes the numbers of all that
+follow, and their contributions reveal it. So every example has its own random numbers. They do not depend on the
 other examples of the batch, on the process or worker that draws them, or on whether the run was resumed.
 """
 
@@ -66,13 +66,13 @@ def seed_numpy_and_python(seed: bytes) -> None:
 
     - `seed`: 32 bytes.
     """
-    np.random.seed(np.frombuffer(seed, dtype="<u4").astype(np.uint32))  # noqa: NPY002 what users' datasets draw from
+    np.random.seed(np.frombuffer(seed, dtype="<u4").astype(np.uint32))  # noqa: NPY002 users' datasets draw from it
     random.seed(seed)
 
 
 @contextmanager
 def numpy_and_python_kept() -> Iterator[None]:
-    """Put the global generators of NumPy and of `random` back at the end of a block."""
+    """Restore the global generators of NumPy and of `random` at the end of a block."""
     of_numpy, of_python = np.random.get_state(), random.getstate()  # noqa: NPY002
     try:
         yield
@@ -89,12 +89,12 @@ def refusing_shared_draws() -> Iterator[None]:
     for name, old, new in zip(("np.random", "random"), before, _positions(), strict=True):
         if old != new:
             raise ValueError(
-                f"The model or its loss draws from {name}, whose numbers the examples of a micro-batch share, so that "
-                "they would tell of each other: draw by the framework's own functions, or when examples are loaded."
+                f"The model or its loss draws from {name}, whose numbers the examples of a micro-batch would share and "
+                "so reveal each other: draw with the framework's own functions, or when examples are loaded."
             )
 
 
 def _positions() -> tuple[object, object]:
-    # As text, because a user may have put another generator with another state in its place.
+    # As text, because a user may have replaced the generator by one with another kind of state.
     with np.printoptions(threshold=sys.maxsize):
         return str(np.random.get_state(legacy=False)), random.getstate()  # noqa: NPY002

@@ -1,4 +1,4 @@
-"""What a private run keeps besides its model, whatever the framework: its batches, its steps and its certificate."""
+"""What a private run keeps besides its model in any framework: its batches, its steps and its certificate."""
 
 import json
 from collections import deque
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
 
 Indices = NDArray[np.int64]
 
-# 2: randomness of single examples under a key of its own.
+# 2: randomness of single examples under a separate key.
 _FORMAT = 2
 
-# Clipped gradients are shorter than the clip norm by this share: more than the rounding of a norm (docs/rounding.md).
+# Gradients are clipped below the clip norm by this fraction, more than rounding changes a norm (docs/rounding.md).
 CLIP_MARGIN = 2.0**-14
 
-# Below it, squares underflow in single precision, and with them the norms that clipping needs.
+# Below it, squares underflow in single precision, and so do the norms that clipping needs.
 _LEAST_CLIP_NORM = 1e-9
 
 
 class PrivateRun(Uncopyable):
-    """The batches of a mechanism and the step that a run is at. Every batch is trained on once, in order.
+    """The batches of a mechanism and the current step of a run. Every batch is trained on once, in order.
 
-    - `mechanism`: gives batches and noise.
+    - `mechanism`: provides batches and noise.
     - `num_examples`: size of the dataset.
     - `clip_norm`: bound on the norm of the gradient of one example.
     - `expected_batch`: public divisor of the sums. None is the expected batch size of the sampling scheme.
-    - `certificate`: must have passed and be of this mechanism. None is a run without a certificate.
+    - `certificate`: must be for this mechanism and have passed. None is a run without a certificate.
     - `verify`: whether the samples of the certificate are drawn again.
     - `seed`: makes the run reproducible, and is as secret as the data. None is a key from the operating system.
-    - `rank`, `processes`: this is process number `rank` of so many. It takes every `processes`-th example of a batch,
-      from example `rank` on.
+    - `rank`, `processes`: the number of this process, and of all processes. It takes every `processes`-th example of a
+      batch, starting with example `rank`.
 
     An interrupted step cannot be continued.
     """
@@ -72,7 +72,7 @@ class PrivateRun(Uncopyable):
         if certificate is not None:
             check_certificate(certificate, mechanism, verify)
         elif verify:
-            raise ValueError("verify is True, but there is no certificate to verify: give one, or leave verify out.")
+            raise ValueError("verify is True, but there is no certificate to verify: pass one, or omit verify.")
         self.certificate = certificate
         self.steps = 0
         self._share = slice(rank, None, processes)
@@ -86,7 +86,7 @@ class PrivateRun(Uncopyable):
         """Return what a checkpoint of this run must match.
 
         - `kind`: kind of training, with the name of the framework.
-        - `more`: what must match besides, in plain data.
+        - `more`: what else must match, in plain data.
         """
         return envelope(
             kind,
@@ -99,20 +99,20 @@ class PrivateRun(Uncopyable):
         )
 
     def batches(self) -> Iterator[Indices]:
-        """Yield the batches that remain, without padding. Each must be trained on before the next is drawn."""
+        """Yield the remaining batches, without padding. Each must be trained on before the next is drawn."""
         while True:
             if self._waiting:
-                raise RuntimeError("A batch was drawn and not trained on: call step() once for each batch.")
+                raise RuntimeError("A batch was drawn but not trained on: call step() once for each batch.")
             batch = next(self._stream, None)
             if batch is None:
                 return
             yield self._draw(batch)
 
     def read_ahead(self) -> Iterator[tuple[int, list[int]]]:
-        """Yield (step, indices) of the steps that remain, for a loader that draws several batches before a step.
+        """Yield (step, indices) of the remaining steps, for a loader that draws several batches before a step.
 
-        Batches that an earlier reader drew and that were not trained on are drawn again. The earlier reader is refused
-        from then on.
+        Batches that an earlier reader drew but that were not trained on are drawn again. From then on, the earlier
+        reader is refused.
         """
         self._readers += 1
         reader = self._readers
@@ -121,7 +121,7 @@ class PrivateRun(Uncopyable):
             self._stream.load_state_dict({**self._stream.state_dict(), "position": self.steps})
         while True:
             if reader != self._readers:
-                raise RuntimeError("Another loader was begun since: take the batches from that one alone.")
+                raise RuntimeError("A newer loader was started: take the batches only from that one.")
             step, batch = self._stream.position, next(self._stream, None)
             if batch is None:
                 return
@@ -134,14 +134,14 @@ class PrivateRun(Uncopyable):
 
     @contextmanager
     def step(self, examples: int) -> Iterator[Indices]:
-        """Enter the next step, and give the indices of its examples.
+        """Enter the next step, and yield the indices of its examples.
 
-        - `examples`: how many examples the step was given. Any other number than the batch has is refused.
+        - `examples`: how many examples the step was given. It must be the size of the batch.
         """
         if self._interrupted:
             raise RuntimeError("The training was interrupted in the middle of a step: resume it from its checkpoint.")
         if not self._waiting:
-            raise RuntimeError("No batch is waiting for this step: take the examples from batches().")
+            raise RuntimeError("No batch was drawn for this step: take the examples from batches().")
         indices = self._waiting[0]
         if examples != indices.size:
             raise ValueError(
@@ -188,24 +188,24 @@ class PrivateRun(Uncopyable):
 def check_clip_norm(clip_norm: float) -> float:
     """Return the clip norm as a number.
 
-    - `clip_norm`: refused unless it is finite and so large that single precision distinguishes norms from zero.
+    - `clip_norm`: refused unless it is finite and large enough for norms not to underflow in single precision.
     """
     return validate.real(clip_norm=clip_norm, above=_LEAST_CLIP_NORM)
 
 
 def check_certificate(certificate: "Certificate", mechanism: Mechanism, verified: bool) -> None:
-    """Refuse a certificate that did not pass or that is of another mechanism.
+    """Refuse a certificate that did not pass or that is for another mechanism.
 
     - `certificate`: the certificate.
     - `mechanism`: the mechanism that is run.
-    - `verified`: whether the samples of the certificate are drawn again. One that does not hold is refused then.
+    - `verified`: whether its samples are drawn again, and a certificate that does not hold is refused.
     """
     from minsep.accounting import Certificate, verify
 
     if not isinstance(certificate, Certificate):
         raise ValueError(f"certificate is {certificate!r}, but it must be a minsep.Certificate.")
     if _plain(certificate.mechanism) != _plain(mechanism.describe()):
-        raise ValueError("certificate is of another mechanism than the one given: certify the mechanism that is run.")
+        raise ValueError("certificate is for another mechanism: certify the mechanism that is run.")
     if not certificate.passed:
         raise ValueError(f"certificate did not pass. {certificate.statement}")
     if verified:
@@ -215,13 +215,13 @@ def check_certificate(certificate: "Certificate", mechanism: Mechanism, verified
 
 
 def refuse_gradient(step: int) -> ValueError:
-    """Return the error for a gradient that is not finite: no clipping bounds it.
+    """Return the error for a gradient that is not finite: clipping cannot bound it.
 
     - `step`: number of the step, from 1.
     """
     return ValueError(
         f"Step {step} has an example whose gradient is not finite: nothing of the step was released. Fix the model or "
-        "the data and start a new run, or resume this one if nobody saw what it did after its checkpoint."
+        "the data and start a new run, or resume this one if nothing that it did after its checkpoint was released."
     )
 
 

@@ -1,4 +1,4 @@
-"""Learning rates as functions of the step alone, so that a resumed run needs no memory of them."""
+"""Learning rates as functions of the step alone, so that a resumed run needs no state for them."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from minsep import _validation as validate
 
 @dataclass(frozen=True)
 class LinearDecay:
-    """A factor of the learning rate: 1, then a straight line from a quarter to three quarters of the run, then `final`.
+    """A factor of the learning rate: 1, then linear from a quarter to three quarters of the run, then `final`.
 
     - `iterations`: number of steps of the run.
     - `final`: the factor in the last quarter.
@@ -28,7 +28,7 @@ class LinearDecay:
 
     @property
     def begin(self) -> float:
-        """Step at which the decay begins."""
+        """Step at which the decay starts."""
         return self.iterations / 4
 
     @property

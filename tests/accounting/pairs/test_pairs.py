@@ -203,5 +203,5 @@ def test_chunks_are_functions_of_key_and_number():
 
 
 def test_a_group_has_no_warm_start():
-    with pytest.raises(ValueError, match="group is 2, but a warm start"):
+    with pytest.raises(ValueError, match="group is 2, but it must be 1 in a warm start"):
         MinSepPair(strategy(5, 1), 1.0, prob=0.1, min_sep=2, warm=True, group=2)

@@ -86,7 +86,7 @@ def test_loading_executes_nothing(checkpoint, tmp_path):
     np.savez(tmp_path / "bad.npz", plain=np.array([Exploding()], dtype=object))
     torch.save(Exploding(), tmp_path / "bad.pt")
     for name in ("bad.npz", "bad.pt"):
-        with pytest.raises(ValueError, match="does not hold a state"):
+        with pytest.raises(ValueError, match="does not contain a state"):
             PrivateTraining.resume(tmp_path / name, *arguments(), mechanism_of(), **options())
     assert not (tmp_path / "executed").exists()
 

@@ -71,7 +71,7 @@ def test_of_two_loaders_the_older_one_ends():
     older, newer = (iter(trainer.loader(_Counting())) for _ in range(2))
     next(older)
     trainer.step(*next(newer))
-    with pytest.raises(RuntimeError, match="Another loader was begun"):
+    with pytest.raises(RuntimeError, match="A newer loader was started"):
         next(older)
     trainer.step(*next(newer))
 

@@ -258,7 +258,7 @@ class _Calling(nn.Module):
 @pytest.mark.parametrize(
     ("draw", "words"),
     [
-        (lambda: torch.randn(3, generator=torch.Generator()), "with a generator of its own"),
+        (lambda: torch.randn(3, generator=torch.Generator()), "with its own generator"),
         (lambda: float(np.random.random()), "draws from np.random"),  # noqa: NPY002
         (random.random, "draws from random"),
         (np.random.standard_normal, "draws from np.random"),
@@ -322,7 +322,7 @@ def test_draws_that_hide_in_an_operation_are_refused():
         def forward(self, x):
             return self.layer(x + hidden_draw(x))
 
-    with pytest.raises(ValueError, match="draws random numbers by an operation of its own"):
+    with pytest.raises(ValueError, match="draws random numbers in an operation of its own"):
         gradient_sum(Hiding(), inputs, targets, [0, 1, 2, 3], 2)
 
 

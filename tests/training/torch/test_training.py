@@ -82,7 +82,7 @@ def test_frozen_parameters_stay_and_the_optimizer_must_hold_the_others():
     assert torch.equal(model[0].weight, frozen)
     with pytest.raises(ValueError, match="does not hold the parameter '1.weight'"):
         PrivateTraining(model, cross_entropy, torch.optim.SGD(model[4].parameters(), lr=0.1), mechanism_of(), **options)
-    with pytest.raises(ValueError, match="not trainable ones"):
+    with pytest.raises(ValueError, match="not trainable parameters"):
         PrivateTraining(model, cross_entropy, torch.optim.SGD(model.parameters(), lr=0.1), mechanism_of(), **options)
 
 
@@ -129,5 +129,5 @@ def test_inputs_may_be_several_tensors():
 def test_optimizers_that_cannot_work_are_refused():
     model = small_model()
     lbfgs = torch.optim.LBFGS(model.parameters())
-    with pytest.raises(ValueError, match="optimizer is LBFGS, but it must step by one dense gradient"):
+    with pytest.raises(ValueError, match="optimizer is LBFGS, but it must step with one dense gradient"):
         PrivateTraining(model, cross_entropy, lbfgs, mechanism_of(), num_examples=EXAMPLES, clip_norm=1.0)

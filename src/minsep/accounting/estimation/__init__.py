@@ -1,4 +1,4 @@
-"""Estimates: delta, epsilon, curves, and the noise that meets a target. They are no guarantees."""
+"""Estimates: delta, epsilon, curves, and the noise that meets a target. They are not guarantees."""
 
 from minsep.accounting.estimation.estimates import (
     Estimate,

@@ -19,13 +19,13 @@ _METHODS = ("auto", "exact", "plain", "tilted")
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its standard error, and where it comes from. It is not a guarantee.
+    """A number with its standard error and its origin. It is not a guarantee.
 
     - `value` is the larger of the two directions, `remove` and `add`; a `stderr` of 0 means that it needed no samples.
     - `remove_stderr` and `add_stderr` are the standard errors of the directions.
-    - `direction` says which of them is the larger one.
-    - `method` is how it was found, and `samples` from how many samples of each direction.
-    - `upper_bound` says whether what was estimated is itself an upper bound of the quantity asked for.
+    - `direction` says which of them is larger.
+    - `method` is how it was computed, and `samples` is the number of samples in each direction.
+    - `upper_bound` says whether the estimated quantity is itself an upper bound on the requested one.
     """
 
     remove: float
@@ -104,7 +104,7 @@ def privacy_curve(
     """
     requested = np.atleast_1d(np.asarray(epsilons, dtype=np.float64))
     if requested.ndim != 1 or requested.size == 0 or not (np.isfinite(requested) & (requested >= 0)).all():
-        raise ValueError(f"epsilons is {epsilons!r}, but it must be finite numbers of at least 0.")
+        raise ValueError(f"epsilons is {epsilons!r}, but its values must be finite numbers of at least 0.")
     increasing, places = np.unique(requested, return_inverse=True)
     _check_work(samples, seed)
     exact, event = _prepare(mechanism, method, compose_with)
@@ -140,11 +140,11 @@ def estimate_delta(
 ) -> Estimate:
     """Estimate the delta of a mechanism at an epsilon.
 
-    - `mechanism` is what is estimated, at `epsilon`, which is at least 0.
-    - `samples` is how many samples are drawn in each direction, and `seed` where they come from.
-    - `method="auto"` takes an exact value where there is one, and else samples, tilted towards the losses that matter
-      where that is known how; `"exact"`, `"tilted"` and `"plain"` insist.
-    - `compose_with` adds another event: one of dp_accounting's, or a privacy loss distribution.
+    - `mechanism` is the mechanism; `epsilon` is at least 0.
+    - `samples` is the number of samples in each direction, and `seed` their seed.
+    - `method="auto"` uses an exact value if there is one, and otherwise samples, tilted towards the losses that matter
+      where possible; `"exact"`, `"tilted"` and `"plain"` require that method.
+    - `compose_with` adds another event: an event or a privacy loss distribution of dp_accounting.
     - `compute` says where samples are drawn, and does not change the result.
 
     >>> import minsep
@@ -221,7 +221,7 @@ def _check_work(samples: int, seed: int) -> None:
 def _prepare(
     mechanism: Mechanism, method: Method, compose_with: Event | None
 ) -> tuple[ExactCurve | None, PldCurve | None]:
-    """Return the exact curve, composed with the other event, or None and the curve of the event alone."""
+    """Return the exact curve composed with the other event, or None and the curve of the other event."""
     validate.choice(_METHODS, method=method)
     event = None if compose_with is None else event_curve(compose_with)
     exact = None if method in ("plain", "tilted") else exact_curve(mechanism)

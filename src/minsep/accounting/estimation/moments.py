@@ -9,8 +9,8 @@ from minsep.arrays import FloatArray
 def integrand_moments(losses: FloatArray, log_weights: FloatArray, epsilons: FloatArray) -> FloatArray:
     """Return the sums over samples of X and of X^2 with X = w (1 - e^(epsilon - loss))+, at each increasing epsilon.
 
-    The loss is log P/Q for `remove` and log Q/P for `add`; the weight w corrects for a law other than P or Q that the
-    sample was drawn from.
+    The loss is log P/Q for `remove` and log Q/P for `add`; the weight w corrects for samples from a law other
+    than P or Q.
 
     >>> integrand_moments(np.array([1.0, 3.0]), np.zeros(2), np.array([0.0, 2.0])).round(4)
     array([[1.5823, 0.6321],

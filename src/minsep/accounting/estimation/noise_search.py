@@ -1,4 +1,4 @@
-"""The noise multiplier at which an estimate meets its target: where to look for a certificate, and no certificate."""
+"""The noise multiplier at which an estimate meets its target: a starting point for a certificate, not a certificate."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -19,14 +19,14 @@ _LONGEST_STEP = 0.7
 _MOST_ROUNDS = 14
 _LIMIT = 30.0
 _GOOD = 0.1  # relative standard error
-_NEAR = 0.5  # where few samples do not do
+_NEAR = 0.5  # where few samples are not enough
 
 
 def noise_at_target(log_excess: Callable[[float], float], guess: float, tolerance: float = 0.05) -> float:
-    """Return the noise multiplier at which a falling function, log(delta/target), is 0.
+    """Return the noise multiplier at which a decreasing function, log(delta/target), is 0.
 
-    log delta is nearly linear in the log of the noise multiplier, so steps along the secant, kept within what has been
-    bracketed, end after a few rounds; the last one corrects what is within `tolerance`.
+    log delta is nearly linear in the log of the noise multiplier, so secant steps, kept within the bracket, converge
+    after a few rounds; a last step follows once the value is within `tolerance`.
 
     >>> round(noise_at_target(lambda sigma: -6 * math.log(sigma / 2.5), guess=1.0), 6)
     2.5
@@ -71,10 +71,10 @@ def estimated_noise_multiplier(
 ) -> float:
     """Return the noise multiplier at which the estimated delta of a design is that of the budget.
 
-    - What a truncation adds is taken off delta beforehand.
-    - `guess` is where to look first; `samples` and `seed` are those of each estimate.
-    - `laws` holds what to draw from, as it did well for a design like this one, and is kept up to date.
-    - `report` is told each noise multiplier that is tried.
+    - What a truncation adds is subtracted from delta beforehand.
+    - `guess` is the first noise multiplier to try; `samples` and `seed` are those of each estimate.
+    - `laws` holds sampling laws that worked well for similar designs, and is updated.
+    - `report` is called with each noise multiplier that is tried.
     """
     epsilon, level = budget.epsilon, budget.delta
     if design.truncation is not None:
@@ -86,7 +86,7 @@ def estimated_noise_multiplier(
 
     def estimate(sigma: float, count: int) -> float:
         mechanism = whole.with_noise(sigma)
-        # The knobs of a law that did well nearby may do well here, and spare a pilot: its error says so.
+        # The parameters of a law that worked nearby may work here and save a pilot: its standard error shows it.
         for given in (known, None) if known else (None,):
             sampling = Sampling(mechanism, count, seed, "auto", compute=compute, laws=given)
             found = [sampling.deltas(np.array([epsilon]), direction) for direction in directions]

@@ -1,4 +1,4 @@
-"""Monte Carlo estimates: the choice of what to draw from by a pilot, and the sums over samples."""
+"""Monte Carlo estimates: the choice of a sampling law by a pilot, and the sums over samples."""
 
 import math
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ _FEWEST_IN_TAIL = 10
 
 
 class Sampling:
-    """Monte Carlo estimates of one mechanism, from samples that are drawn again for each question."""
+    """Monte Carlo estimates of one mechanism, with new samples for each estimate."""
 
     def __init__(
         self,
@@ -51,12 +51,12 @@ class Sampling:
         compute: Compute = LOCAL,
         laws: Mapping[Direction, Law] | None = None,
     ) -> None:
-        # Single precision moves a log ratio by about 1e-5: nothing beside the error of an estimate.
+        # Single precision changes a log ratio by about 1e-5: negligible next to the error of an estimate.
         pair = pair_of(mechanism, np.float32)
-        # Beside another event the two parts of a mixture cannot be told apart.
+        # In composition with another event, the two parts of a mixture cannot be separated.
         self.pair, self._share = shortened(pair) if event is None else (pair, 1.0)
         self.samples = samples
-        # Of a truncated mechanism the adversary sees more than there is to see.
+        # For a truncated mechanism, the adversary sees more than what is released.
         self.upper_bound = self.pair.upper_bound or self.pair.stronger_adversary
         tilts = (
             isinstance(self.pair, TiltablePair)
@@ -93,21 +93,21 @@ class Sampling:
                 return np.zeros(epsilons.size), np.zeros(epsilons.size)
         if direction == "add" and self.pair.upper_bound:
             raise ValueError(
-                f"epsilon is {epsilons[0]:g}, but the bound for more bands than min_sep covers `add` only alone and "
-                f"from epsilon {self._free_from():.4g} on, where e^-epsilon is at most the probability to never take "
-                "part."
+                f"epsilon is {epsilons[0]:g}, but with more bands than min_sep, `add` is covered only without "
+                f"composition and for epsilons of at least {self._free_from():.4g}, where e^-epsilon is at most the "
+                "probability of never taking part."
             )
         law = self._law_for(direction, epsilons[~free])
         self.laws[direction] = law
         samples = self.samples
         if isinstance(law, MixedLaw):
-            # Whole rounds of the parts, so that each has its share.
+            # Whole rounds of the parts, so that each gets its share.
             size = law.samples_in_chunk * len(law.parts)
             samples = -(-samples // size) * size
         moments = self._moments(law, epsilons, samples)
         means = moments[0] / samples
         variances = np.maximum(moments[1] / samples - means**2, 0.0)
-        # An estimate that saw no loss at all must not look certain; a plain one cannot see less than 1/samples.
+        # An estimate without any positive value must not look certain; a plain one cannot resolve less than 1/samples.
         floor = 1 / self.samples if isinstance(law, PlainLaw) or not means.any() else 0.0
         stderrs = np.sqrt(variances / samples + floor**2)
         means[free], stderrs[free] = 0.0, 0.0
@@ -117,8 +117,8 @@ class Sampling:
         """Return the epsilon at which the estimated delta is this one, at least 0, and its standard error."""
         if self.method == "plain" and delta * self.samples < _FEWEST_IN_TAIL:
             raise ValueError(
-                f"delta is {delta:g}, but {self.samples:,} plain samples resolve no delta below "
-                f"{_FEWEST_IN_TAIL / self.samples:.2g}: ask for at least {math.ceil(_FEWEST_IN_TAIL / delta):,}."
+                f"delta is {delta:g}, but {self.samples:,} plain samples cannot resolve a delta below "
+                f"{_FEWEST_IN_TAIL / self.samples:.2g}: use at least {math.ceil(_FEWEST_IN_TAIL / delta):,} samples."
             )
         if direction == "add" and self._event is None and self.pair.upper_bound:
             return self._free_from(), 0.0
@@ -130,7 +130,7 @@ class Sampling:
             grid = np.linspace(low, high, _GRID if self._event is None else _COMPOSED_GRID)
             deltas, stderrs = self.deltas(grid, direction)
             if coarse is not None:
-                # The finer grid has samples of its own; where they disagree about the bracket, the coarse one stands.
+                # The finer grid has its own samples; if they disagree about the bracket, the coarse one is used.
                 return _crossing(grid, deltas, stderrs, delta) if deltas[0] > delta >= deltas[-1] else coarse
             if deltas[0] <= delta and low == 0:
                 fall = deltas[0] - deltas[1]
@@ -143,7 +143,7 @@ class Sampling:
                 low, high = float(grid[max(place - 3, 0)]), float(grid[min(place + 2, grid.size - 1)])
             else:
                 low, high = (0.0, low) if deltas[0] <= delta else (high, 2 * high)
-        raise FloatingPointError(f"No epsilon was found for delta {delta:g}: the estimates do not settle.")
+        raise FloatingPointError(f"No epsilon was found for delta {delta:g}: the estimates do not converge.")
 
     def _free_from(self) -> float:
         never = 1 - self._share + self._share * self.pair.no_participation
@@ -163,7 +163,7 @@ class Sampling:
             high *= 1.5
 
     def _law_for(self, direction: Direction, epsilons: FloatArray) -> Law:
-        """Return what to draw from for all these epsilons at once."""
+        """Return one sampling law for all these epsilons."""
         given = self.laws.get(direction) if self._given else None
         if isinstance(given, WeightedLaw | TiltedLaw) and isinstance(self.pair, TiltablePair):
             return replace(given, pair=self.pair)
@@ -176,7 +176,7 @@ class Sampling:
         return MixedLaw(distinct) if len(distinct) > 1 else parts[-1]
 
     def _law(self, direction: Direction, epsilon: float) -> Law:
-        """Return what to draw from: for tilted sampling the knobs that did best in a pilot of their own."""
+        """Return the sampling law: for tilted sampling, with the parameters that did best in a separate pilot."""
         plain = PlainLaw(self.pair, direction)
         if self.method == "plain":
             return plain
@@ -193,7 +193,7 @@ class Sampling:
         hits = np.isfinite(integrands)
         if not hits.any():
             return plain
-        # Every candidate is judged by the samples of all: a region that it neglects shows, and counts against it.
+        # Every candidate is judged by the samples of all candidates, so a region that it neglects counts against it.
         pooled = logsumexp(densities[:, hits], axis=0) - math.log(len(candidates))
         second_moments = logsumexp(2 * integrands[hits] - densities[:, hits] - pooled, axis=1)
         return candidates[int(np.argmin(second_moments))]
@@ -234,13 +234,13 @@ def _chunk_moments(
     losses, log_weights = (log_ratio, log_ratio - log_density) if direction == "remove" else (-log_ratio, -log_density)
     if event is None:
         return integrand_moments(losses, log_weights, epsilons)
-    # With a second event of its own loss, delta is the mean of its delta at what the first loss leaves of epsilon.
+    # In composition, delta is the mean of the other event's delta at epsilon minus the loss of this mechanism.
     values = np.exp(log_weights)[:, None] * event.delta(epsilons - losses[:, None], direction)
     return np.stack([values.sum(axis=0), (values**2).sum(axis=0)])
 
 
 def _crossing(grid: FloatArray, deltas: FloatArray, stderrs: FloatArray, delta: float) -> tuple[float, float]:
-    """Interpolate the epsilon of a delta, and carry the standard error over by the slope."""
+    """Interpolate the epsilon of a delta, and convert the standard error by the slope."""
     k = int(np.argmax(deltas <= delta))
     above, below = deltas[k - 1], deltas[k]
     if below > 0:

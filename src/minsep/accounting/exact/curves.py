@@ -18,10 +18,10 @@ IN_WORDS = {"gaussian": "in closed form", "pld": "from the privacy loss distribu
 MARGIN = 1e-11
 """Share of a delta that is added to it, for the sums over its losses."""
 
-# A delta that consists of more rounding than a tenth is not carried.
+# A delta is not carried if rounding may be more than a tenth of it.
 _CARRIED = 10.0
 _MOST_EPSILON = 1e7
-_FINE, _FINE_IS_FOR = 1e-4, 10.0  # a spacing, and the epsilon up to which it is taken
+_FINE, _FINE_IS_FOR = 1e-4, 10.0  # a spacing, and the epsilon up to which it is used
 
 
 class ExactCurve(ABC):
@@ -34,18 +34,18 @@ class ExactCurve(ABC):
 
     @property
     def rounding(self) -> float:
-        """What is added to every delta because rounding may have taken it off."""
+        """What is added to every delta because rounding may have removed it."""
         return 0.0
 
     def carries(self, delta: float) -> bool:
-        """Whether a delta is well above what rounding makes of one."""
+        """Whether a delta is well above the rounding error."""
         return delta >= _CARRIED * self.rounding
 
     def refusal(self, delta: float) -> ValueError:
-        """Return the refusal of a delta that the curve does not carry."""
+        """Return the error for a delta that the curve does not carry."""
         return ValueError(
-            f"delta is {delta:g}, but the exact accounting of this mechanism carries deltas from "
-            f"{_CARRIED * self.rounding:.2g} on: its {self.rounding:.2g} of rounding may be in the way."
+            f"delta is {delta:g}, but exact accounting of this mechanism needs a delta of at least "
+            f"{_CARRIED * self.rounding:.2g}: its rounding error may be {self.rounding:.2g}."
         )
 
     @abstractmethod
@@ -53,7 +53,7 @@ class ExactCurve(ABC):
         """Return delta at each epsilon, which may be negative."""
 
     def epsilon(self, delta: float, direction: Direction) -> float:
-        """Return the least epsilon, at least 0, with at most this delta."""
+        """Return the smallest epsilon, at least 0, with at most this delta."""
 
         def excess(epsilon: float) -> float:
             return float(self.delta(epsilon, direction)) - delta
@@ -116,7 +116,7 @@ class LargestCurve(ExactCurve):
 
     @property
     def rounding(self) -> float:
-        """The largest of any curve."""
+        """The largest of all curves."""
         return max(curve.rounding for curve in self.curves)
 
     def delta(self, epsilon: ArrayLike, direction: Direction) -> FloatArray:
@@ -126,5 +126,5 @@ class LargestCurve(ExactCurve):
 
 
 def spacing_for(epsilon: float) -> float:
-    """Return the spacing of losses at an epsilon: they reach as far and further, so their number stays the same."""
+    """Return the spacing of losses at an epsilon: it grows with their range, so their number stays the same."""
     return _FINE * max(1.0, epsilon / _FINE_IS_FOR)

@@ -1,7 +1,7 @@
-"""Curves from privacy loss distributions: the only file that knows dp_accounting.
+"""Curves from privacy loss distributions: the only file that uses dp_accounting.
 
-What comes from it is an upper bound, tight to its discretisation, to which is added what rounding in its Fourier
-transforms can have taken off. Some of what is read here is private to dp_accounting, so its version is capped.
+Its results are upper bounds, tight up to discretisation. A margin is added for what rounding in its Fourier transforms
+can have removed. Some attributes read here are private to dp_accounting, so its version is capped.
 """
 
 import math
@@ -26,12 +26,12 @@ Event = Any  # a dp_accounting DpEvent or PrivacyLossDistribution, which have no
 
 _RELATION = NeighboringRelation.REPLACE_SPECIAL
 _MIXTURE_SPACING = 1e-3  # each loss of a mixture is found numerically, which takes long
-_MIXTURE_MARGIN = 1e-6  # a step; 3e-7 was seen beside 40 digits
+_MIXTURE_MARGIN = 1e-6  # per step; 3e-7 was seen against 40 digits
 
-# Per composition: five times the largest error of a delta that was seen beside 80-bit numbers (docs/accounting.md).
+# Per composition: five times the largest error of a delta seen against 80-bit numbers (docs/accounting.md).
 _ROUNDING = 4 * 2.0**-52
 _MOST_LOSSES_OF_ONE = 2_000_000  # of one step; a composition has more
-_MOST_LOSSES = 50_000_000  # in a table; its transform takes some forty bytes each
+_MOST_LOSSES = 50_000_000  # in a table; its transform takes about forty bytes each
 _BYTES_A_LOSS = 40
 _TAIL = 1e-15  # mass that is counted as an infinite loss
 _FURTHEST = 10.5  # standard deviations, beyond which dp_accounting does not look
@@ -51,7 +51,7 @@ class PldCurve(ExactCurve):
 
     @property
     def rounding(self) -> float:
-        """What is added to every delta for the rounding of as many compositions."""
+        """What is added to every delta for the rounding of all compositions."""
         return _ROUNDING * self.compositions
 
     def delta(self, epsilon: ArrayLike, direction: Direction) -> FloatArray:
@@ -70,7 +70,7 @@ class PldCurve(ExactCurve):
     def _table(self, direction: Direction) -> "_LossTable":
         return self._remove if direction == "remove" else self._add
 
-    # dp_accounting offers the larger of the two directions only, and composition needs each.
+    # dp_accounting offers only the larger of the two directions, and composition needs both.
     @cached_property
     def _remove(self) -> "_LossTable":
         return _LossTable(self.losses._pmf_remove)
@@ -130,7 +130,7 @@ def poisson_curve(sigma: float, prob: float, count: int, spacing: float, *, uppe
 def truncated_poisson_curve(
     sigma: float, prob: float, count: int, batch_size: int, num_examples: int, spacing: float
 ) -> PldCurve:
-    """Return the curve for an adversary who sees the others' batch sizes, and so more than there is to see."""
+    """Return the curve for an adversary who sees the numbers of other examples, which are not released."""
     make: Callable[..., Any] = pld.from_truncated_subsampled_gaussian_mechanism
     one = make(
         dataset_size=num_examples,
@@ -164,9 +164,7 @@ def event_curve(event: Event) -> PldCurve:
     """Return the curve of another event: one of dp_accounting's events or privacy loss distributions."""
     if isinstance(event, pld.PrivacyLossDistribution):
         if not (event._pmf_remove._pessimistic_estimate and event._pmf_add._pessimistic_estimate):
-            raise ValueError(
-                "compose_with is an optimistic privacy loss distribution, but it must be a pessimistic one."
-            )
+            raise ValueError("compose_with is an optimistic privacy loss distribution, but it must be pessimistic.")
         return PldCurve(event)
     if not isinstance(event, DpEvent):
         raise ValueError(f"compose_with is {event!r}, but it must be a DpEvent or a PrivacyLossDistribution.")
@@ -192,18 +190,18 @@ def composed_curve(curve: ExactCurve, event: PldCurve) -> PldCurve:
                 "that all parts have one size."
             )
         case _:
-            raise ValueError("This mechanism has no privacy loss distribution: compose its parts by hand.")
+            raise ValueError("This mechanism has no privacy loss distribution: compose its parts yourself.")
     return replace(one, losses=one.losses.compose(event.losses), no_participation=0.0, upper_bound=curve.upper_bound)
 
 
 def _spacing(sigma: float, shift: float, spacing: float) -> float:
-    """Return a spacing of losses, wider where there would be too many in one step: never too optimistic."""
+    """Return a spacing of losses, wider if there would be too many in one step, which is never optimistic."""
     largest = shift * (shift / 2 + _FURTHEST * sigma) / sigma**2
     return max(spacing, 2 * largest / _MOST_LOSSES_OF_ONE)
 
 
 def _composed(one: pld.PrivacyLossDistribution, count: int) -> pld.PrivacyLossDistribution:
-    """Return the composition of a loss with itself, refused if it would take more memory than there should be."""
+    """Return the composition of a loss with itself, refused if it would take too much memory."""
     for pmf in (one._pmf_remove, one._pmf_add):
         size = pmf.size
         if size * count > _MOST_LOSSES:
@@ -212,8 +210,8 @@ def _composed(one: pld.PrivacyLossDistribution, count: int) -> pld.PrivacyLossDi
             size = high - low + 1
         if size > _MOST_LOSSES:
             raise ValueError(
-                f"The exact accounting of {count:,} compositions takes {size * _BYTES_A_LOSS / 2**30:,.0f} GiB, more "
-                f"than the {_MOST_LOSSES * _BYTES_A_LOSS / 2**30:.0f} GiB that it may: use a larger noise multiplier "
-                "or fewer iterations."
+                f"Exact accounting of {count:,} compositions takes {size * _BYTES_A_LOSS / 2**30:,.0f} GiB, but the "
+                f"limit is {_MOST_LOSSES * _BYTES_A_LOSS / 2**30:.0f} GiB: use a larger noise multiplier or fewer "
+                "iterations."
             )
     return one.self_compose(count, _TAIL)

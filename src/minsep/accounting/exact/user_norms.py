@@ -1,4 +1,4 @@
-"""How far a user moves the output in all, when nothing of the sampling is hidden."""
+"""How far a user moves the output in total, if the sampling is public."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from minsep.arrays import FloatArray
 
-# Longer tables gain nothing: what lies beyond counts as the largest value there is.
+# Longer tables gain nothing: values beyond the table count as the largest possible value.
 _MOST_VALUES = 20_000
 
 
@@ -20,7 +20,7 @@ def user_norm_law(prob: float, group: int, min_sep: int, iterations: int) -> tup
     >>> values, probabilities
     (array([0., 1., 2., 3., 4.]), array([0.0625, 0.625 , 0.    , 0.    , 0.3125]))
     """
-    min_sep = min(min_sep, iterations)  # nobody comes back after the run
+    min_sep = min(min_sep, iterations)  # no example returns after the run
     largest = group**2 * -(-iterations // min_sep)
     size = min(largest, _MOST_VALUES) + 1
     chances = [math.comb(group, j) * prob**j * (1 - prob) ** (group - j) for j in range(group + 1)]
@@ -30,7 +30,7 @@ def user_norm_law(prob: float, group: int, min_sep: int, iterations: int) -> tup
     start[0] = 1.0
     laws[:] = start
     for done in range(1, iterations + 1):
-        again = laws[done % min_sep]  # that of max(done - min_sep, 0) iterations
+        again = laws[done % min_sep]  # the law of max(done - min_sep, 0) iterations
         law = chances[0] * laws[(done - 1) % min_sep]
         for j in range(1, group + 1):
             square = min(j * j, size - 1)

@@ -1,4 +1,4 @@
-"""Laws to draw samples from, with their densities; and bounds for those that certificates draw from."""
+"""Sampling laws with their densities, and bounds for those that certificates use."""
 
 from minsep.accounting.importance.base import BoundedLaw, Law, shared, upward_values
 from minsep.accounting.importance.choice import best_law, law_from, law_in_words

@@ -1,6 +1,6 @@
-"""Laws to draw samples from: what an estimate needs, and what a certificate needs besides.
+"""Sampling laws: what an estimate needs, and what a certificate needs in addition.
 
-A law P' answers for one direction with draws of (log R, log dP'/dQ), R = P/Q. The mean under P' of
+For one direction, a law P' draws samples of (log R, log dP'/dQ), R = P/Q. The mean under P' of
 
     remove:  X = (R - e^eps)+ / (dP'/dQ),          add:  X = (1 - e^eps R)+ / (dP'/dQ)
 
@@ -23,7 +23,7 @@ from minsep.randomness import Key
 
 
 class Law(ABC):
-    """A law to draw from, for one direction, whose density against Q is known."""
+    """A sampling law for one direction, whose density against Q is known."""
 
     pair: Pair
     direction: Direction
@@ -39,18 +39,18 @@ class Law(ABC):
 
 
 class BoundedLaw(Law):
-    """A law with a proven bound on X, and values of X that no rounding makes too small."""
+    """A law with a proven bound on X, and values of X that rounding cannot make too small."""
 
     kind: ClassVar[str]
     """The law's name in a certificate."""
 
-    # What the grid of the normals may move a logarithm by. The wider, the rarer a sample that is moved further.
+    # How far the grid of the normals may move a logarithm. The larger, the rarer a sample that is moved further.
     grid: ClassVar[float] = 1e-4
 
     @property
     @abstractmethod
     def power(self) -> int:
-        """How often a mean over participations stands in the density."""
+        """The power of the mean over participations in the density."""
 
     @property
     @abstractmethod
@@ -72,21 +72,21 @@ class BoundedLaw(Law):
 
     @property
     def rounding(self) -> float:
-        """h: by how much logarithms may be off, because of rounding and because normals lie on a grid."""
+        """h: a bound on the errors of logarithms, due to rounding and to the grid of the normals."""
         return self.grid + rounding_of(self.pair, self.power, self.scale)
 
     @property
     def distance(self) -> float:
-        """Chance that a drawn sample is, in a coupling, not as good as one of the law it stands for."""
+        """Probability that a drawn sample is, in a coupling, not close to one of its exact law."""
         return distance_of_draws(self.pair, self.grid, self.power, self.scale)
 
     def upward_bound(self, epsilon: float) -> float:
-        """Return a bound on the upward values."""
+        """Return a bound on the rounded-up values."""
         h = self.rounding
         return math.exp(self.log_bound(epsilon - 2 * h) + (2 * self.power + 3) * h)
 
     def draw_values(self, key: Key, chunk: int, epsilon: float) -> FloatArray:
-        """Return upward values of X at an epsilon, for the samples of a chunk."""
+        """Return rounded-up values of X at an epsilon, for the samples of a chunk."""
         log_ratio, log_density = self.draw(key, chunk)
         return upward_values(self.direction, self.power, log_ratio, log_density, epsilon, self.rounding)
 
@@ -94,7 +94,7 @@ class BoundedLaw(Law):
 def upward_values(
     direction: Direction, power: int, log_ratio: FloatArray, log_density: FloatArray, epsilon: float, h: float
 ) -> FloatArray:
-    """Return values no smaller than X, whatever rounding by h did to the logarithms; NaN where these are not known."""
+    """Return values no smaller than X for any errors of the logarithms up to h; NaN where a logarithm is NaN."""
     log_ratio = np.where(log_ratio < np.inf, log_ratio, np.nan)
     log_density = np.where(log_density < np.inf, log_density, np.nan)
     if direction == "remove":
@@ -114,7 +114,7 @@ def _first_equal(law: Any) -> Any:
 
 
 def shared(law: AnyLaw) -> AnyLaw:
-    """Return the first law that is equal to this one: its tables are made once in every process."""
+    """Return the first law that equals this one, so that its tables are computed once per process."""
     found: AnyLaw = _first_equal(law)
     return found
 

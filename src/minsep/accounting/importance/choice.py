@@ -1,4 +1,4 @@
-"""The choice of a law by its bound. It depends on no sample, so it costs nothing in the guarantee."""
+"""The choice of a law by its bound. It depends on no sample, so it does not weaken the guarantee."""
 
 import math
 
@@ -13,13 +13,13 @@ from minsep.accounting.importance.tuple_law import DEFAULT_MEMORY, affordable
 from minsep.accounting.pairs import Pair, TiltablePair
 from minsep.identity import Description
 
-_SMALL = 1_000.0  # times the level: some ten thousand samples, not worth a longer search
+_SMALL = 1_000.0  # times the level: tens of thousands of samples, not worth a longer search
 _MOST_COPIES = 12
 _LARGEST_TILT = 6.0
 
 
 def law_from(description: Description, pair: Pair, direction: Direction) -> BoundedLaw:
-    """Return the law that gave a description, for its pair and direction."""
+    """Return the law with this description, for its pair and direction."""
     match description:
         case {"kind": "plain", **rest} if not rest:
             return PlainLaw(pair, direction)
@@ -34,7 +34,7 @@ def law_from(description: Description, pair: Pair, direction: Direction) -> Boun
         } if not rest:
             if isinstance(pair, TiltablePair) and direction == "add" and strength > 0:
                 return ShiftedLaw(pair, distance, strength)
-    raise ValueError(f"The law is {description!r}, but no such law is known for this mechanism.")
+    raise ValueError(f"The law is {description!r}, but this mechanism has no such law.")
 
 
 def law_in_words(description: Description) -> str:
@@ -56,7 +56,7 @@ def best_law(
 ) -> BoundedLaw:
     """Return the law of least bound: tilted with the best (k, t) that fits into memory, or plain.
 
-    A bound of `enough` ends the search. The choice depends on no sample, so it costs nothing in the guarantee.
+    A bound of `enough` ends the search. The choice depends on no sample, so it does not weaken the guarantee.
     """
     best: BoundedLaw = PlainLaw(pair, direction)
     if not isinstance(pair, TiltablePair) or pair.upper_bound:
@@ -74,7 +74,7 @@ def best_law(
         if not affordable(pair.single, copies, memory):
             break
         candidate = _best_tilt(pair, direction, copies, epsilon, *tilts)
-        # With more copies the best tilt is smaller, and not by much.
+        # With more copies the best tilt is slightly smaller.
         tilts = max(0.6 * abs(candidate.tilt), lowest), max(1.1 * abs(candidate.tilt), 1.5 * lowest)
         bound = candidate.log_bound(epsilon)
         if bound >= previous and copies > 2:
@@ -98,7 +98,7 @@ def _best_tilt(
         value = TiltedLaw(pair, direction, copies, sign * tilt).log_bound(epsilon)
         return value if math.isfinite(value) else 1e300
 
-    # The bound is flat around its minimum: a coarse search does.
+    # The bound is flat around its minimum: a coarse search is enough.
     tolerance = 0.04 * (highest - lowest) if highest < _LARGEST_TILT else 0.02
     found = optimize.minimize_scalar(bound, bounds=(lowest, highest), method="bounded", options={"xatol": tolerance})
     tilt = float(found.x)

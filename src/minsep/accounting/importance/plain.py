@@ -19,12 +19,12 @@ class PlainLaw(BoundedLaw):
     pair: Pair
     direction: Direction
     kind = "plain"
-    # With a bound of 1 it counts most that samples are moved rarely.
+    # With a bound of 1 it matters most that samples are rarely moved further.
     grid = 1e-3
 
     @property
     def power(self) -> int:
-        """How often the ratio R stands in the density: once for P, not at all for Q."""
+        """The power of R in the density: 1 for P, 0 for Q."""
         return 1 if self.direction == "remove" else 0
 
     @property

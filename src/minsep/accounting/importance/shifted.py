@@ -1,4 +1,4 @@
-"""Q moved along a tangent of log P/Q, for the direction `add`."""
+"""Q shifted along a tangent of log P/Q, for the direction `add`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _MOST_STRENGTH = 100.0
 
 @dataclass(frozen=True)
 class ShiftedLaw(BoundedLaw):
-    """Q moved to where P/Q is small, along a tangent of log P/Q: for `add` alone.
+    """Q shifted to where P/Q is small, along a tangent of log P/Q: only for `add`.
 
     The density is exp(-a <g, y> - (a s)^2/2), and P/Q is at least e^m e^<g, y>, so X is bounded: see `tangents`.
     """
@@ -36,12 +36,12 @@ class ShiftedLaw(BoundedLaw):
 
     @property
     def power(self) -> int:
-        """0: no mean over participations stands in the density."""
+        """0: the density contains no mean over participations."""
         return 0
 
     @property
     def scale(self) -> float:
-        """How far Q is moved, in units of the variance times the gradient."""
+        """How far Q is shifted, in units of the variance times the gradient."""
         return -self.strength
 
     @property
@@ -51,13 +51,13 @@ class ShiftedLaw(BoundedLaw):
 
     @property
     def rounding(self) -> float:
-        """h: the error of log R, and that of one inner product."""
+        """h: the error of log R plus that of one inner product."""
         along = self.strength * self.tangent.deviation
         return self.grid + rounding_of(self.pair) + rounding_of_inner_product(self.pair, along)
 
     @property
     def distance(self) -> float:
-        """Chance that a drawn sample is not as good; it is moved in its own density as well."""
+        """Probability that a drawn sample is not close; the grid also affects the law's own density."""
         return distance_of_draws(self.pair, self.grid, 0, self.strength)
 
     @cached_property
@@ -65,14 +65,16 @@ class ShiftedLaw(BoundedLaw):
         """The tangent that bounds P/Q from below."""
         tangent = tangent_at(self.pair, self.tangent_distance)
         if tangent is None:
-            raise ValueError(f"tangent_distance is {self.tangent_distance!r}, but no tangent is known there.")
+            raise ValueError(
+                f"tangent_distance is {self.tangent_distance!r}, but there is no tangent at that distance."
+            )
         return tangent
 
     def draw(self, key: Key, chunk: int) -> tuple[FloatArray, FloatArray]:
         """Return log R and log dP'/dQ of the samples of a chunk."""
         n, gradient = self.pair.strategy.iterations, self.tangent.gradient
         rows = self.pair.noise(key.derive(self.direction), chunk)
-        both = rows[:, : 2 * n].reshape(rows.shape[0], n, 2)  # two samples a row, in turn
+        both = rows[:, : 2 * n].reshape(rows.shape[0], n, 2)  # two interleaved samples per row
         both -= (self.strength * self.pair.noise_multiplier**2 * gradient)[:, None].astype(rows.dtype)
         along = np.einsum("rik,i->rk", both, gradient).ravel()
         log_ratio = self.pair.log_ratios_of_scores(self.pair.filter.scores(rows))

@@ -1,4 +1,4 @@
-"""The Renyi-tilted law: the one that certificates draw from."""
+"""The Renyi-tilted law, from which certificates draw."""
 
 import math
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class TiltedLaw(BoundedLaw):
 
     @cached_property
     def law(self) -> TupleLaw:
-        """Law of the tuples whose columns, t times, are the means of the law's normals."""
+        """Law of the tuples; t times the sum of their columns is the mean of the law's normals."""
         t, variance = self.tilt, self.pair.noise_multiplier**2
         return TupleLaw(self.pair.single, self.copies, (t * t - t) / (2 * variance), t * t / variance)
 

@@ -1,4 +1,4 @@
-"""One copy with two free knobs, for estimates."""
+"""One copy with two free parameters, for estimates."""
 
 import math
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ from minsep.randomness.variates import uniforms
 
 @dataclass(frozen=True)
 class WeightedLaw(Law):
-    """One copy with two free knobs, for estimates: y = t C x + z with every participation weighted by theta.
+    """One copy with two free parameters, for estimates: y = t C x + z with every participation weighted by theta.
 
-    A share of the samples is drawn from P (`remove`) or Q (`add`) instead, so that a badly chosen pair of knobs shows
-    in the error and does not mislead. There is no bound on X, and none is needed.
+    A fraction of the samples is drawn from P (`remove`) or Q (`add`) instead, so that badly chosen parameters increase
+    the standard error instead of misleading. There is no bound on X, and none is needed.
     """
 
     pair: TiltablePair

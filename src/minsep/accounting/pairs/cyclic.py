@@ -21,7 +21,7 @@ class CyclicPair(ParticipationPair):
 
     @property
     def law(self) -> RenewalLaw:
-        """Law of the participation times: a uniform phase, and whole cycles between."""
+        """Law of the participation times: a uniform phase, with whole cycles in between."""
         return RenewalLaw.cyclic(self.prob, self.cycle)
 
     @property
@@ -39,7 +39,7 @@ class CyclicPair(ParticipationPair):
 
     @cached_property
     def _overlaps(self) -> FloatArray:
-        """Minus what columns of one participation vector have in common, over the variance, for each phase."""
+        """Minus the inner products of the columns of one participation vector over the variance, for each phase."""
         return np.zeros(min(self.cycle, self.strategy.iterations))
 
 

@@ -1,6 +1,6 @@
 """The strategy matrix in accounting: y = C x + z, and the scores C^T y.
 
-Samples come in rows, two to a row and interleaved in time, with room for the columns that reach beyond the end.
+Samples come in rows, two per row and interleaved in time, with room for the columns that reach beyond the end.
 """
 
 import threading
@@ -22,13 +22,13 @@ _BUTTERFLY = 64
 
 
 class _Scratch(threading.local):
-    """Arrays that a thread uses again for every chunk: new memory costs more than the work on it."""
+    """Arrays that a thread reuses for every chunk: allocating memory costs more than the work on it."""
 
     def __init__(self) -> None:
         self._arrays: dict[tuple[object, ...], Rows] = {}
 
     def zeros(self, name: str, shape: tuple[int, int], dtype: np.dtype[Any]) -> Rows:
-        """Return an array of zeros that is good until the thread asks for the same again."""
+        """Return an array of zeros that is valid until the thread requests the same array again."""
         key = (name, shape, dtype)
         if key not in self._arrays:
             self._arrays = {other: array for other, array in self._arrays.items() if other[0] != name}
@@ -42,7 +42,7 @@ scratch = _Scratch()
 
 
 class Filter(ABC):
-    """Adds columns of C to samples, and takes their inner products with every column."""
+    """Adds columns of C to samples, and computes their inner products with every column."""
 
     length: int
     """Length in time of the rows that the filter works on, at least the number of iterations."""
@@ -95,7 +95,7 @@ class _DirectFilter(_ToeplitzFilter):
 class _FourierFilter(_ToeplitzFilter):
     def __init__(self, strategy: Toeplitz, scale: float, dtype: np.dtype[Any]) -> None:
         least = strategy.iterations + strategy.bands - 1
-        # A multiple of a power of two makes for fewer, larger butterflies.
+        # With a multiple of a power of two, the transform has fewer, larger butterflies.
         super().__init__(strategy, _BUTTERFLY * fft.next_fast_len(-(-least // _BUTTERFLY)))
         spectrum = scale * np.conj(fft.fft(strategy.coefficients, self.length))
         self._spectrum = spectrum.astype(np.result_type(dtype, np.complex64))

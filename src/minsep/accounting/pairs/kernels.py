@@ -1,7 +1,7 @@
 """From scores to log likelihood ratios: the paper's dynamic programs, in logarithms, for many samples at once.
 
-Scores come in rows, two samples to a row and interleaved in time (as the parts of one complex series), so that a chunk
-of L samples is L/2 rows. Each kernel takes its steps in time with all samples of the chunk side by side.
+Scores come in rows, two samples per row and interleaved in time (as the parts of one complex series), so a chunk of L
+samples is L/2 rows. Each kernel steps through time with all samples of the chunk in parallel.
 """
 
 import math
@@ -22,11 +22,12 @@ LOWEST, MIDDLE, HIGHEST = 2.0**400, 2.0**600, 2.0**800
 def min_sep_log_ratios(rows: Rows, offsets: FloatArray, log_miss: float, min_sep: int, warm: bool) -> FloatArray:
     """Return log E_x exp(sum over participations of gain_i) under b-min-sep, gain_i = score_i + offsets[i].
 
-    f_i = miss f_(i+1) + e^(gain_i) f_(i+b), and f_i = 1 beyond the end; the probability to take part is in the gain.
+    f_i = miss f_(i+1) + e^(gain_i) f_(i+b), and f_i = 1 beyond the end; the gain includes the log probability of
+    taking part.
     Cold start: f_1. Warm start: (f_1 + p sum_(i=2..b) f_i) / (1 + (b-1) p), where p = 1 - miss.
 
-    The recursion runs on the f_i themselves, rescaled, as long as they are of moderate size, which saves a logarithm a
-    step, and else on their logarithms.
+    The recursion runs on the rescaled f_i as long as they are of moderate size, which saves a logarithm per step, and
+    otherwise on their logarithms.
     """
     parts = []
     for first in range(0, rows.shape[0], _ROWS_TOGETHER):
@@ -42,11 +43,11 @@ def min_sep_log_ratios(rows: Rows, offsets: FloatArray, log_miss: float, min_sep
 
 @numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
 def _rescaled_min_sep(rows, offsets, log_miss, min_sep, warm):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """The recursion on f_i times a factor for each sample; not finite where that could lose anything.
+    """The recursion on f_i times a factor for each sample; not finite where that could lose accuracy.
 
-    f_(i+1) is at least miss^(b-1) f_(i+b). With f_(i+1) kept near 2^600, entries that round to 0 are below 2^-1074; by
-    the time they are used f has lost a factor of at most e^300 < 2^433, and a gain of at most 600 makes up for less
-    than 2^866, so what they would have added is below 2^-375 of the sum.
+    f_(i+1) is at least miss^(b-1) f_(i+b). With f_(i+1) kept near 2^600, entries that round to 0 are below 2^-1074. By
+    the time they are used f has decreased by a factor of at most e^300 < 2^433, and a gain of at most 600 is a factor
+    below 2^866, so they would have added less than 2^-375 of the sum.
     """
     n = offsets.size
     samples = 2 * rows.shape[0]
@@ -159,9 +160,9 @@ def add_multiplicities(rows, half_norms, log_weights):  # type: ignore[no-untype
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def add_survival(rows, half_norms, kept, whole, cut):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Replace scores by log-ratio gains of a batch that may be cut.
+    """Replace scores by log-ratio gains of a batch that may be truncated.
 
-    Where nothing is cut (`kept` is 1) the example moves the output by `whole` columns; where its batch is cut it
+    If the batch is not truncated (`kept` is 1), the example moves the output by `whole` columns. If it is, the example
     survives with probability `kept` < 1 and then moves the output by `cut` columns.
     """
     n = half_norms.size

@@ -30,11 +30,11 @@ class MinSepPair(TiltablePair):
 
     def __post_init__(self) -> None:
         if self.warm and self.group > 1:
-            raise ValueError(f"group is {self.group}, but a warm start is known for single examples only.")
+            raise ValueError(f"group is {self.group}, but it must be 1 in a warm start.")
 
     @property
     def log_miss(self) -> float:
-        """Logarithm of the probability that nobody of the group is sampled in an iteration."""
+        """Logarithm of the probability that no example of the group is sampled in an iteration."""
         return self.group * log_miss_of(self.prob)
 
     @property
@@ -44,7 +44,7 @@ class MinSepPair(TiltablePair):
 
     @property
     def columns_moved(self) -> int:
-        """All examples of the group may take part together."""
+        """The size of the group: all its examples may take part together."""
         return self.group
 
     def takes_logarithms(self, largest_gain: float) -> bool:
@@ -70,7 +70,7 @@ class MinSepPair(TiltablePair):
         miss = 1 - self.law.prob
         if not self.warm:
             return float(miss**n)
-        soon = min(b - 1, n)  # barred for longer than the run means never taking part
+        soon = min(b - 1, n)  # an example that is barred for longer than the run never takes part
         barred = float((miss ** (n - np.arange(1.0, soon + 1))).sum()) + (b - 1 - soon)
         return float((miss**n + self.prob * barred) / (1 + (b - 1) * self.prob))
 

@@ -1,4 +1,4 @@
-"""Batch sizes of all the other examples: the dynamics of the pool, not one coin for each example."""
+"""Numbers of other examples in the batches, from the size of the pool rather than one coin per example."""
 
 import numba
 import numpy as np
@@ -10,15 +10,15 @@ from minsep.randomness import Key, KeyedWords
 def draw_batch_sizes(
     examples: int, prob: float, min_sep: int, warm: bool, iterations: int, count: int, key: Key, chunk: int
 ) -> NDArray[np.int64]:
-    """Return the batch sizes of `count` independent runs of b-min-sep sampling, one run in each row.
+    """Return the batch sizes of `count` independent runs of b-min-sep sampling, one run per row.
 
-    The number of available examples is all that a batch size depends on: it is binomial given them, and its examples
-    are back after `min_sep` iterations. In the warm start an example is barred for each of 1, ..., b - 1 iterations
-    with the same probability p / (1 + (b - 1) p).
+    A batch size depends only on the number of available examples: given that, it is binomial, and its examples are
+    available again after `min_sep` iterations. In the warm start an example is barred for each of 1, ..., b - 1
+    iterations with the same probability p / (1 + (b - 1) p).
     """
     seed = KeyedWords(key).take(chunk, 2)
     generator = np.random.Generator(np.random.Philox(key=seed))
-    back = min(min_sep - 1, iterations)  # who is barred for longer never comes back
+    back = min(min_sep - 1, iterations)  # an example that is barred for longer never returns
     sizes = np.zeros((count, iterations + back), dtype=np.int64)
     available = np.full(count, examples, dtype=np.int64)
     if warm:
@@ -38,5 +38,5 @@ def _pool(generator, sizes, available, prob, back):  # type: ignore[no-untyped-d
         pool = available[run]
         for i in range(back, row.size):
             row[i] = generator.binomial(pool, prob)
-            # Those of b - 1 iterations ago are available again in the next one.
+            # Examples of b - 1 iterations ago are available again in the next one.
             pool += row[i - back] - row[i]

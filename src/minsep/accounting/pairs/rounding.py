@@ -1,4 +1,4 @@
-"""How far a computed log likelihood ratio can be from the true one, and drawn samples from the law they stand for.
+"""How far a computed log likelihood ratio can be from the true one, and drawn samples from their exact law.
 
 docs/certified-sampling.md, section 5, derives both.
 """
@@ -17,7 +17,7 @@ _A_STEP, _A_TABLE_STEP = 40.0, 20.0
 
 
 def rounding_of(pair: Pair, copies: int = 1, scale: float = 1.0) -> float:
-    """Return h, a bound on the errors of ln R and ln F at any sample that is drawn, and of ln M.
+    """Return h, a bound on the errors of ln R and ln F at any drawn sample, and of ln M.
 
     `copies` and `scale` are those of a tilted law. It is 1e-6 in all but extreme settings: tiny noise, long runs.
 
@@ -34,7 +34,7 @@ def rounding_of(pair: Pair, copies: int = 1, scale: float = 1.0) -> float:
     turns = -(-n // gap)
     moved = max(abs(scale), 1.0) * pair.columns_moved
     moved_by_all = moved * max(copies, 1)
-    # What a column meets: noise, and of each participation vector two columns, or all where they overlap.
+    # A score involves noise and, of each participation vector, two columns, or all if they overlap.
     near = 2 if strategy.bands <= gap else turns
     within_reach = _LARGEST_NORMAL * sigma * math.sqrt(strategy.bands) + moved_by_all * near
     whole = _LARGEST_NORMAL * sigma * math.sqrt(n) + moved_by_all * (
@@ -54,7 +54,7 @@ def rounding_of(pair: Pair, copies: int = 1, scale: float = 1.0) -> float:
 
 
 def rounding_of_inner_product(pair: Pair, deviation: float) -> float:
-    """Return a bound on the error of an inner product with a sample that was moved by so many standard deviations.
+    """Return a bound on the error of an inner product with a sample shifted by that many standard deviations.
 
     Under the noise alone the inner product has the same standard deviation.
     """
@@ -63,9 +63,9 @@ def rounding_of_inner_product(pair: Pair, deviation: float) -> float:
 
 
 def distance_of_draws(pair: Pair, grid: float, copies: int = 1, scale: float = 1.0) -> float:
-    """Return with which probability a drawn sample is, in a coupling, not as good as one of the law it stands for.
+    """Return the probability that a drawn sample is, in a coupling, not close to one of its exact law.
 
-    As good means that ln R and ln F are within `grid` of theirs: drawn normals lie on a grid, and true ones beside it.
+    Close means that ln R and ln F are within `grid` of theirs: drawn normals lie on a grid, and exact ones do not.
 
     >>> from minsep import BandedToeplitz
     >>> from minsep.accounting.pairs import MinSepPair
@@ -76,7 +76,7 @@ def distance_of_draws(pair: Pair, grid: float, copies: int = 1, scale: float = 1
     n, gap = pair.strategy.iterations, pair.law.gap
     turns = -(-n // gap)
     overlapping = 1 if pair.strategy.bands <= gap else turns
-    # How far the normals of a sample may be moved in all, in standard deviations.
+    # How far the normals of a sample may be moved in total, in standard deviations.
     room = grid * pair.noise_multiplier / (max(abs(scale), 1.0) * pair.columns_moved * overlapping)
     of_normals = n * 2.0**-52 / room + (100 * n * 2.0**-53 / room) ** 4
     drawn = max(copies, pair.vectors)

@@ -1,4 +1,4 @@
-"""b-min-sep participation with batches that are cut."""
+"""b-min-sep participation with truncated batches."""
 
 import math
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ from minsep.randomness.variates import uniforms
 
 @dataclass(frozen=True)
 class TruncatedPair(Pair):
-    """b-min-sep sampling with batches cut to `batch_size`, for an adversary who sees the others' batch sizes.
+    """b-min-sep sampling with batches truncated to `batch_size`, for an adversary who sees how many others are in each.
 
-    P moves by one column, or by two where the batch is cut and the example survives; Q by minus one in the latter case
-    and else not at all (the corollary of the paper's appendix on truncation). Given the others' batch sizes r, P and Q
-    have recursions of their own against a centred normal, and P/Q is their ratio. `bands <= min_sep`.
+    P moves by one column, or by two if the batch is truncated and the example survives; Q moves by minus one in the
+    latter case and otherwise not at all (the corollary of the paper's appendix on truncation). Given the numbers r of
+    other examples, P and Q each have a recursion against a centred normal, and P/Q is their ratio. `bands <= min_sep`.
     """
 
     prob: float = 1.0
@@ -38,30 +38,30 @@ class TruncatedPair(Pair):
 
     @property
     def no_participation(self) -> float:
-        """0, because Q moves as well: `add` is never free."""
+        """0, because Q moves too: `add` is never free."""
         return 0.0
 
     @property
     def stronger_adversary(self) -> bool:
-        """The adversary sees the other examples' batch sizes."""
+        """True: the adversary sees the number of other examples in each batch."""
         return True
 
     @property
     def columns_moved(self) -> int:
-        """P by two columns, and Q against them by one."""
+        """3: P moves by two columns, and Q by one in the opposite direction."""
         return 3
 
     @property
     def error_of_other_draws(self) -> float:
-        """That of the binomial generator behind the other examples' batch sizes, as it is assumed to be."""
+        """The assumed inaccuracy of the binomial generator behind the numbers of other examples."""
         return 3e-13 * self.strategy.iterations
 
     def survival(self, others: IntegerArray) -> FloatArray:
-        """Return the probability to survive in a batch with so many others."""
+        """Return the probability of surviving in a batch with that many other examples."""
         return np.minimum(1.0, self.batch_size / (others + 1.0))
 
     def log_ratios_given(self, samples: ArrayLike, others: ArrayLike) -> FloatArray:
-        """Return log P/Q of given samples, one in each row, and the others' batch sizes beside each."""
+        """Return log P/Q of given samples, one per row, each with its numbers of other examples."""
         samples = np.asarray(samples)
         rows, survival = self.rows_of(samples), self.rows_of(self.survival(np.asarray(others)))
         return self._log_ratio_of(rows, survival)[: samples.shape[0]]

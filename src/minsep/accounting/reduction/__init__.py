@@ -1,4 +1,4 @@
-"""Closed forms that take a part of delta off before anything is tested: truncation, and separations beyond the run."""
+"""Closed forms that cover a part of delta before anything is tested: truncation, and separations beyond the run."""
 
 from minsep.accounting.reduction.base import Reduction, Shift
 from minsep.accounting.reduction.long_separations import shift_of, shortened

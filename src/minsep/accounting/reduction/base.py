@@ -1,4 +1,4 @@
-"""What is left to test of a mechanism, once everything that has a closed form is taken off."""
+"""What remains to be tested of a mechanism, after everything that has a closed form."""
 
 from dataclasses import dataclass
 
@@ -18,12 +18,12 @@ class Shift:
     """Number of cut batches that the bound allows for; None where nothing is cut, or the pair knows of the cuts."""
 
     def after(self, inner: "Shift") -> "Shift":
-        """Return this shift where the delta that it leaves has a shift of its own."""
+        """Return the composition of this shift with a shift of the remaining delta."""
         factor = self.factor * inner.factor
         return Shift(inner.epsilon, self.truncation_terms, factor, self.vanishes or inner.vanishes, self.rounds)
 
     def level(self, delta: float) -> float:
-        """Return what the delta of the pair must stay below, which may be negative."""
+        """Return the level that the delta of the pair must stay below, which may be negative."""
         return (delta - self.truncation_terms) / self.factor
 
 

@@ -1,6 +1,6 @@
-"""Separations longer than the run: nobody comes back, so a shorter one says as much.
+"""Separations longer than the run: no example takes part twice, so a shorter separation is equivalent.
 
-With b > n the recursion of a warm start reads f = 1 for all starts beyond the run, so
+With b > n the recursion of a warm start has f = 1 for all starts beyond the run, so
 
     R_b = share R_n + 1 - share,      share = (1 + (n - 1) p) / (1 + (b - 1) p),
 
@@ -9,7 +9,7 @@ where R_n is that of separation n: with probability 1 - share the example never 
     remove:  E_Q (R_b - e^eps)+ = share E_Q (R_n - e^eps')+,       e^eps' = 1 + (e^eps - 1)/share
     add:     E_Q (1 - e^eps R_b)+ = c E_Q (1 - e^eps' R_n)+,       c = 1 - e^eps (1 - share),  e^eps' = e^eps share/c,
 
-and `add` is 0 where c is not positive. A cold start is that of separation n as it is.
+and `add` is 0 where c is not positive. A cold start is the same as with separation n.
 """
 
 import math
@@ -21,7 +21,7 @@ from minsep.accounting.reduction.base import Shift
 
 
 def shortened(pair: Pair) -> tuple[Pair, float]:
-    """Return a pair whose separation is at most the run, and the share of it in the pair that is given.
+    """Return a pair whose separation is at most the run, and its share in the given pair.
 
     >>> from minsep import BandedToeplitz
     >>> identity = BandedToeplitz.identity(iterations=10)
@@ -37,7 +37,7 @@ def shortened(pair: Pair) -> tuple[Pair, float]:
 
 
 def shift_of(share: float, epsilon: float, direction: Direction) -> Shift:
-    """Return at which epsilon, and with which factor, the shorter pair has the delta of the longer one."""
+    """Return the epsilon and the factor at which the shorter pair has the delta of the longer one."""
     if share == 1:
         return Shift(epsilon)
     if direction == "remove":

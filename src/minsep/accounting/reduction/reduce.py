@@ -15,8 +15,8 @@ from minsep.mechanism import Mechanism
 def best_reduction(mechanism: Mechanism, epsilon: float, level: float, direction: Direction) -> Reduction:
     """Return the reduction that leaves most of a level.
 
-    A truncation has a closed form that leaves the pair as it was; where that is not known, or leaves nothing of the
-    level, the pair is that of the paper's recursions given the others' batch sizes.
+    A truncation has a closed form that leaves the pair unchanged. Where there is none, or where nothing remains of the
+    level, the pair is that of the paper's recursions given the numbers of other examples.
     """
     found = _closed_forms(mechanism, epsilon, direction)
     best = max(found, key=lambda reduction: reduction.shift.level(level), default=None)
@@ -24,13 +24,13 @@ def best_reduction(mechanism: Mechanism, epsilon: float, level: float, direction
 
 
 def reduction_for(mechanism: Mechanism, epsilon: float, direction: Direction, rounds: int | None) -> Reduction:
-    """Return the reduction that allows for so many rounds of cut batches; None is the mechanism as it is."""
+    """Return the reduction that allows for that many truncated batches; None is the mechanism itself."""
     if rounds is None:
         return _as_it_is(mechanism, epsilon, direction)
     for reduction in _closed_forms(mechanism, epsilon, direction):
         if reduction.shift.rounds == rounds:
             return reduction
-    raise ValueError(f"truncation_rounds is {rounds!r}, but no bound on the cuts of this mechanism has so many.")
+    raise ValueError(f"truncation_rounds is {rounds!r}, but this mechanism has no truncation bound with that number.")
 
 
 def _as_it_is(mechanism: Mechanism, epsilon: float, direction: Direction) -> Reduction:
@@ -40,7 +40,7 @@ def _as_it_is(mechanism: Mechanism, epsilon: float, direction: Direction) -> Red
 
 
 def unreduced(mechanism: Mechanism, epsilon: float) -> Reduction:
-    """Return the mechanism's own pair, with nothing taken off."""
+    """Return the mechanism's own pair, without any reduction."""
     return Reduction(pair_of(mechanism, np.float64), Shift(epsilon))
 
 

@@ -1,7 +1,8 @@
-"""What cutting batches adds to delta, in closed form.
+"""What truncating batches adds to delta, in closed form.
 
-Give the adversary the other examples' batch sizes r. T is the set of rounds with r_i >= B, and the example is sampled
-in one of them with probability at most |T| p0 given r. docs/certified-sampling.md proves, for P and Q untruncated,
+The adversary is given the numbers r of other examples. T is the set of iterations with r_i >= B, and the example is
+sampled in one of them with probability at most |T| p0 given r. docs/certified-sampling.md proves, for P and Q
+without truncation,
 
     remove:  delta <= H_(eps + ln(1 - t p0))(P, Q) + p0 E|T| (1 + eta^t / (1 - t p0))
     add:     delta <= p0 E|T|                                       if e^-eps <= Pr[x = 0]
@@ -31,15 +32,15 @@ def truncation_bounds(
     epsilon: float,
     no_participation: float,
 ) -> list[Shift]:
-    """Return the shifts that hold, one for each useful number of rounds t."""
+    """Return the valid shifts, one for each useful number of iterations t."""
     if truncation.num_examples is None:
-        raise ValueError("num_examples is None, but accounting for a truncation needs the number of examples.")
+        raise ValueError("num_examples is None, but accounting for truncation needs the number of examples.")
     others, size = truncation.num_examples - 1, truncation.batch_size
     if scheme.start == "cold":
         rates = participation_rates(scheme, iterations)
         cut = float(rates @ stats.binom.sf(size - 1, others, rates))
         if direction == "add":
-            # Without a bound on the number of rounds, `add` is covered where it is free.
+            # Without a bound on the number of iterations, `add` is covered where it is free.
             return [Shift(epsilon, cut, vanishes=True, rounds=0)] if math.exp(-epsilon) <= no_participation else []
         return [Shift(epsilon, 2 * cut, rounds=0)]
     rate = scheme.rate

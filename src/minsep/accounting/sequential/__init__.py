@@ -29,7 +29,7 @@ def verifier_for(
     failure_probability: float | None = None,
     max_samples: int | None = None,
 ) -> Verifier:
-    """Return the test whose passing, in any of so many attempts, proves delta.
+    """Return the test that proves delta if it passes in any of `attempts` attempts.
 
     >>> verifier = verifier_for("betting", 1e-5)
     >>> abs(verifier.level + verifier.failure_probability * (1 - verifier.level) - 1e-5) < 1e-18
@@ -40,7 +40,7 @@ def verifier_for(
     if kind == "fixed":
         for name, value in (("failure_probability", failure_probability), ("max_samples", max_samples)):
             if value is not None:
-                raise ValueError(f"{name} is {value!r}, but test='fixed' derives it from delta: leave it out.")
+                raise ValueError(f"{name} is {value!r}, but test='fixed' derives it from delta: omit it.")
         return fixed_sample_verifier(delta, attempts)
     if failure_probability is None:
         failure_probability = delta / 100

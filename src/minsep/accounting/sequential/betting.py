@@ -1,8 +1,8 @@
 """A test by betting that the mean of bounded values lies below a level: valid at every sample size.
 
 Under the null hypothesis E[X] >= level, with X in [0, W], the product of 1 + c (level - X)/(W - level) is a
-non-negative supermartingale for every c in (0, 1), and so is an average of such products. By Ville's inequality it ever
-reaches 1/q with probability at most q.
+non-negative supermartingale for every c in (0, 1), and so is an average of such products. By Ville's inequality, the
+probability that it ever reaches 1/q is at most q.
 """
 
 import math
@@ -21,7 +21,7 @@ _SLACK = 1e-9
 
 @dataclass(frozen=True)
 class Wealth:
-    """What the bets of a test have come to so far.
+    """The wealth of the bets of a test so far.
 
     >>> wealth = Wealth.start(level=0.01, bound=1.0).after(np.zeros(2000))
     >>> wealth.log_wealth > math.log(1 / 1e-6)
@@ -58,12 +58,12 @@ class Wealth:
 
     @property
     def cost_of_choice(self) -> float:
-        """What not knowing the best bet beforehand takes from the logarithm of the wealth, at most."""
+        """The most that not knowing the best bet beforehand costs in the logarithm of the wealth."""
         return math.log(_BETS.size)
 
     @property
     def log_wealth(self) -> float:
-        """Logarithm of the average wealth of all bets; minus infinity after a value that cannot be."""
+        """Logarithm of the average wealth of all bets; minus infinity after an impossible value."""
         return -math.inf if self.broken else float(logsumexp(self.logs) - math.log(_BETS.size))
 
 
@@ -76,10 +76,10 @@ class BettingVerifier(Verifier):
 
     @property
     def max_samples(self) -> int | None:
-        """Most samples of a direction, where the caller said so."""
+        """Maximum number of samples per direction, if the caller set one."""
         return self.limit
 
     @property
     def target(self) -> float:
-        """Logarithm of the wealth that passes."""
+        """Logarithm of the wealth at which the test passes."""
         return -math.log(self.false_pass_probability)

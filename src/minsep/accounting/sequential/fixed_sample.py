@@ -2,8 +2,8 @@
 
 The average of s values in [0, 1] whose mean is at least `level` lies at or below `threshold` < `level` with probability
 at most exp(-s KL(threshold || level)): the Chernoff-Hoeffding bound, Fact 4.2 of Chua et al., "Balls-and-Bins Sampling
-for DP-SGD". As in the paper, the threshold is half of delta, and the number of samples the least that keeps the whole
-within delta.
+for DP-SGD". As in the paper, the threshold is half of delta, and the number of samples is the smallest that keeps the
+total within delta.
 """
 
 import math
@@ -63,6 +63,6 @@ def _overall(delta: float, threshold: float, samples: int, attempts: int) -> tup
 
 
 def false_pass_probability(threshold: float, level: float, samples: int) -> float:
-    """Return the Chernoff bound on the chance that an average of so many values passes."""
+    """Return the Chernoff bound on the probability that an average of that many values passes."""
     gap = threshold * math.log(threshold / level) + (1 - threshold) * (math.log1p(-threshold) - math.log1p(-level))
     return math.exp(-samples * gap)

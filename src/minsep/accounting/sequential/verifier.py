@@ -1,4 +1,4 @@
-"""What is tested, with which chance of an error: all of it fixed before the first sample."""
+"""What is tested, and with which error probability: all of it is fixed before the first sample."""
 
 from abc import ABC
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ class Verifier(ABC):
     """A test of single directions, each against the same level.
 
     - `level` is the delta that a direction is tested against.
-    - `failure_probability` is the chance that any of the `attempts` tests passes although it should not.
-    - `attempts` is how many mechanisms are tested at most, of which one that passes is run.
+    - `failure_probability` bounds the probability that any of the `attempts` tests passes although it should not.
+    - `attempts` is the maximum number of mechanisms tested, of which one that passes is run.
 
-    What is run only if it passed has delta at most `level + failure_probability (1 - level)`.
+    A mechanism that is run only if it passed has delta at most `level + failure_probability (1 - level)`.
     """
 
     level: float
@@ -23,10 +23,10 @@ class Verifier(ABC):
 
     @property
     def false_pass_probability(self) -> float:
-        """The chance that one test passes although it should not."""
+        """A bound on the probability that one test passes although it should not."""
         return self.failure_probability / self.attempts
 
     @property
     def max_samples(self) -> int | None:
-        """Most samples of a direction, where the caller said so."""
+        """Maximum number of samples per direction, if the caller set one."""
         return None

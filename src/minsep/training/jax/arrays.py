@@ -1,4 +1,4 @@
-"""Arrays of JAX as arrays of NumPy and back, bit by bit."""
+"""Conversion of JAX arrays to NumPy and back, bit by bit."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 
 def to_array(value: Any) -> tuple[NDArray[Any], str] | None:
-    """Return an array of JAX as one of NumPy and the name of its dtype; None for any other value.
+    """Return a JAX array as a NumPy array and the name of its dtype; None for any other value.
 
-    - `value`: an array of JAX. NumPy lacks some of its dtypes: their bits are kept as integers.
+    - `value`: a JAX array. NumPy lacks some of its dtypes: their bits are kept as integers.
 
     >>> array, dtype = to_array(jnp.array([1.0, 2.0], dtype=jnp.bfloat16))
     >>> from_array(array, dtype)
@@ -25,9 +25,9 @@ def to_array(value: Any) -> tuple[NDArray[Any], str] | None:
 
 
 def from_array(array: NDArray[Any], name: str) -> jax.Array:
-    """Return the array of JAX that `to_array` was given.
+    """Return the JAX array that `to_array` was given.
 
-    - `array`: the array of NumPy.
+    - `array`: the NumPy array.
     - `name`: the name of the dtype.
     """
     return jnp.asarray(array.view(jnp.dtype(name)))

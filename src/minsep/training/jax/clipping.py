@@ -1,4 +1,4 @@
-"""Sums of clipped gradients in JAX: one gradient an example by `vmap(grad)`, micro-batches by `scan`."""
+"""Sums of clipped gradients in JAX: one gradient per example by `vmap(grad)`, micro-batches by `scan`."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -106,7 +106,7 @@ def padded(examples: Tree, count: int, micro_batch: int) -> tuple[Any, ...]:
 
 
 def _factors(gradients: Tree, clip_norm: float, per_layer: bool) -> Tree:
-    """Return for each leaf by what to multiply the gradients of each example."""
+    """Return, for each leaf, the factor by which to multiply the gradient of each example."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(gradients)
     layers = [jax.tree_util.keystr(path[:-1]) if per_layer else "" for path, _ in leaves]
     parts: dict[str, list[jax.Array]] = defaultdict(list)
@@ -123,7 +123,7 @@ def norms_of(parts: list[jax.Array]) -> jax.Array:
     - `parts`: matrices with one row for each example.
 
     A sum of squares in single precision loses the small entries of a long row. So norms are taken of short pieces, then
-    of pieces of these norms, until one is left.
+    of pieces of these norms, until one norm remains.
 
     >>> row = np.full((1, 1 << 20), 2.43e-4, dtype=np.float32)
     >>> row[0, :8] = 1.0

@@ -1,4 +1,4 @@
-"""Correlated noise in JAX: rows of C^-1 Z by the recursion, from a ring of past rows that is never moved."""
+"""Correlated noise in JAX: rows of C^-1 Z by the recursion, with past rows in a ring buffer."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -37,9 +37,9 @@ def noise_dtype() -> np.dtype[Any]:
 
 
 def secure_normals(mechanism: Mechanism, size: int, key: Key) -> Normals:
-    """Return the rows of Z that `Mechanism.noise` has under the same key, as a function of their number.
+    """Return the rows of Z that `Mechanism.noise` uses under the same key, as a function of their number.
 
-    - `mechanism`: gives the noise multiplier.
+    - `mechanism`: provides the noise multiplier.
     - `size`: length of a row.
     - `key`: the secret key, from `Mechanism.noise_key`.
     """
@@ -66,9 +66,9 @@ def first_state(mechanism: Mechanism, size: int) -> NoiseState:
 def next_row(mechanism: Mechanism, normals: jax.Array, state: NoiseState) -> tuple[jax.Array, NoiseState]:
     """Return the next row of C^-1 Z, and the state after it. Rows beyond the last one are NaN.
 
-    - `mechanism`: gives C.
+    - `mechanism`: provides C.
     - `normals`: the next row of Z.
-    - `state`: the state after the row before.
+    - `state`: the state after the previous row.
     """
     first, *later = _coefficients(mechanism)
     count = len(later)
@@ -107,5 +107,5 @@ def _coefficients(mechanism: Mechanism) -> NDArray[np.float64]:
         case BandedInverseToeplitz() as strategy:
             return strategy.noise_coefficients
     raise ValueError(
-        f"strategy is {mechanism.strategy!r}, but noise in JAX is known for BandedToeplitz and BandedInverseToeplitz."
+        f"strategy is {mechanism.strategy!r}, but in JAX it must be a BandedToeplitz or BandedInverseToeplitz."
     )

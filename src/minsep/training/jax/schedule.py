@@ -1,4 +1,4 @@
-"""Learning rates of optax as functions of the step alone."""
+"""Learning-rate schedules for optax, as functions of the step alone."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from minsep.training.schedule import LinearDecay
 
 
 def linear_decay(learning_rate: float, iterations: int) -> optax.Schedule:
-    """Return `LinearDecay` as a schedule of optax.
+    """Return `LinearDecay` as an optax schedule.
 
     - `learning_rate`: the learning rate before the decay.
     - `iterations`: number of steps of the run.

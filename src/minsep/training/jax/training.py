@@ -1,4 +1,4 @@
-"""Training in JAX: batches and noise of a mechanism, clipped gradients, then an optimiser of optax."""
+"""Training in JAX: batches and noise of a mechanism, clipped gradients, then an optax optimiser."""
 
 from typing import TYPE_CHECKING
 
@@ -26,25 +26,26 @@ if TYPE_CHECKING:
 class PrivateTraining(Training):
     """Parameters in private training: batches and noise of a mechanism, clipped gradients, then an optax optimiser.
 
-    A step gives the optimiser (sum of clipped gradients + clip norm * row of noise) / expected batch as the gradient,
-    for an empty batch too. The same seed gives the batches and the noise of `minsep.training.torch.PrivateTraining`.
+    A step passes (sum of clipped gradients + clip norm * row of noise) / expected batch to the optimiser as the
+    gradient, also for an empty batch. The same seed gives the same batches and noise as
+    `minsep.training.torch.PrivateTraining`.
 
     - `parameters`: a tree of arrays, the initial values.
     - `loss(parameters, input, target)` is the loss of one example.
     - `optimizer`: any gradient transformation of optax.
-    - `mechanism`: gives batches and noise. Its strategy must be banded or have a banded inverse.
+    - `mechanism`: provides batches and noise. Its strategy must be banded or have a banded inverse.
     - `num_examples`: size of the dataset.
     - `clip_norm`: bound on the norm of the gradient of one example, over all parameters.
-    - `expected_batch`: the public divisor, never the size of the batch at hand. None is the expected batch size of the
-      sampling scheme.
+    - `expected_batch`: the public divisor, never the actual batch size. None is the expected batch size of the sampling
+      scheme.
     - `micro_batch`: number of examples whose gradients are in memory at once. Batches are padded to a multiple of it.
     - `per_layer`: whether each of K layers is clipped to `clip_norm / sqrt(K)`. Leaves of one parent in the tree are a
       layer.
     - `scale_stability`: turns Adam into scale-then-privatize, as `minsep.training.torch.ScaleThenPrivatize` does. None
       leaves the gradients unscaled.
-    - `certificate`: must have passed and be of this mechanism. Both are read off it and not verified.
-    - `verify`: whether the samples of the certificate are drawn again, which takes as long as `minsep.verify`. One that
-      does not hold is refused.
+    - `certificate`: must be for this mechanism and have passed. Both are read from it, not verified.
+    - `verify`: whether the samples of the certificate are drawn again, which takes as long as `minsep.verify`. A
+      certificate that does not hold is refused.
     - `seed`: makes the run reproducible, and is as secret as the data. None is a key from the operating system.
 
     >>> import minsep
@@ -110,7 +111,7 @@ class PrivateTraining(Training):
         """
         counts = {len(leaf) for leaf in jax.tree.leaves((inputs, targets))}
         if len(counts) != 1:
-            raise ValueError(f"The examples have first dimensions of {sorted(counts)}, but these must be one number.")
+            raise ValueError(f"The examples have first dimensions {sorted(counts)}, but these must be equal.")
         (count,) = counts
         with self._run.step(count):
             some = padded((inputs, targets), count, self._micro_batch)
@@ -131,7 +132,7 @@ class PrivateTraining(Training):
         self.parameters, self._state, self._noise = self._trees(content)
 
     def _trees(self, content: State) -> tuple[Tree, Tree, NoiseState]:
-        """Return parameters, state of the optimiser and state of the noise that a content holds."""
+        """Return the parameters, the optimiser state and the noise state of a content."""
         structure = jax.tree.structure((self.parameters, self._state, self._noise))
         trees: tuple[Tree, Tree, NoiseState] = jax.tree.unflatten(structure, content["leaves"])
         return trees
@@ -172,5 +173,5 @@ class PrivateTraining(Training):
 def _second_moments(state: Tree) -> Tree:
     moments = optax.tree_utils.tree_get(state, "nu")
     if moments is None:
-        raise ValueError("optimizer has no second moments, but scale_stability needs one that has, such as optax.adam.")
+        raise ValueError("optimizer has no second moments, but scale_stability needs them: use one such as optax.adam.")
     return moments

@@ -1,4 +1,4 @@
-"""The noise of a mechanism as a gradient transformation of optax."""
+"""The noise of a mechanism as an optax gradient transformation."""
 
 import jax
 import numpy as np
@@ -24,17 +24,17 @@ def privatize(
 ) -> optax.GradientTransformation:
     """Return the transformation of sums of clipped gradients to (sum + clip_norm * row of C^-1 Z) / expected batch.
 
-    - `mechanism`: gives C and the noise multiplier. Its strategy must be banded or have a banded inverse.
+    - `mechanism`: provides C and the noise multiplier. Its strategy must be banded or have a banded inverse.
     - `clip_norm`: the norm to which the gradients in the sums were clipped.
-    - `expected_batch`: the public divisor, never the size of the batch at hand.
+    - `expected_batch`: the public divisor, never the actual batch size.
     - `seed`: makes the noise reproducible, and is as secret as the data. None is a fresh key from the operating system.
       Such a key cannot be saved: `PrivateTraining` has checkpoints.
-    - `normals`: replaces the rows of Z. A function from the number of a row to its values, noise multiplier included.
+    - `normals`: a function from the number of a row to its values, noise multiplier included, that replaces Z.
 
     The state is the past rows of noise (bands - 1 of them, float32, or float64 with jax_enable_x64) and the position.
-    It is as secret as the data. Rows of Z come from a cryptographic generator on the host, by a callback that is a pure
-    function of (key, row). Parameters are one flat vector in the order of their tree. Updates beyond the last iteration
-    are NaN.
+    It is as secret as the data. Rows of Z come from a cryptographic generator on the host, through a callback that is a
+    pure function of (key, row). Parameters are one flat vector in the order of their tree. Updates beyond the last
+    iteration are NaN.
 
     >>> import jax.numpy as jnp, minsep
     >>> strategy = minsep.BandedToeplitz.optimal(iterations=10, bands=3)

@@ -1,4 +1,4 @@
-"""Private training in PyTorch: any model without layers that mix examples, any optimiser of `torch.optim`."""
+"""Private training in PyTorch: any model without layers that mix examples, any `torch.optim` optimiser."""
 
 from minsep.training.schedule import LinearDecay
 from minsep.training.torch.scaling import ScaleThenPrivatize

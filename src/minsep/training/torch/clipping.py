@@ -1,4 +1,4 @@
-"""Sums of clipped gradients in PyTorch: one gradient an example by `vmap(grad)`, a micro-batch at a time."""
+"""Sums of clipped gradients in PyTorch: one gradient per example by `vmap(grad)`, one micro-batch at a time."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -29,17 +29,17 @@ _COLUMNS = 1 << 15
 
 
 class ClippedSum:
-    """Adds up gradients of examples, each clipped to a norm over all trainable parameters.
+    """Sums the gradients of examples, each clipped to a norm over all trainable parameters.
 
-    - `model`: the model. Layers that mix examples or remember them are refused.
+    - `model`: the model. Layers that mix or store examples are refused.
     - `loss(outputs, targets)` is called for one example at a time, as a batch of one.
     - `clip_norm`: bound on the norm of the gradient of one example.
     - `micro_batch`: number of examples whose gradients are in memory at once.
-    - `per_layer`: whether the parameters of each of K modules are clipped to `clip_norm / sqrt(K)` by themselves. The
-      whole gradient is within `clip_norm` then too.
+    - `per_layer`: whether the parameters of each of K modules are clipped separately to `clip_norm / sqrt(K)`. The
+      whole gradient is then also bounded by `clip_norm`.
 
-    Sums are flat vectors, in the order in which the model names its parameters. The attribute `dtype` is that of
-    gradients of single examples: float64 if a parameter has it, and float32 otherwise.
+    Sums are flat vectors, in the order in which the model lists its parameters. The attribute `dtype` is that of
+    per-example gradients: float64 if a parameter has it, and float32 otherwise.
     """
 
     def __init__(self, model: nn.Module, loss: Loss, clip_norm: float, micro_batch: int, per_layer: bool) -> None:
@@ -51,7 +51,7 @@ class ClippedSum:
         for name, parameter in self.parameters.items():
             if not parameter.dtype.is_floating_point:
                 raise ValueError(
-                    f"model has the parameter {name!r} of {parameter.dtype}, but noise is for real numbers."
+                    f"model has the parameter {name!r} of {parameter.dtype}, but it must have a real floating dtype."
                 )
         layer_of = (lambda name: name.rpartition(".")[0]) if per_layer else (lambda name: "")
         self._layers = [list(names) for _, names in groupby(self.parameters, key=layer_of)]
@@ -71,7 +71,7 @@ class ClippedSum:
         self._gradients = vmap(grad(loss_of_one), in_dims=(None, 0, 0), randomness="different")
 
     def parts(self, flat: Tensor) -> dict[str, Tensor]:
-        """Return the part of a flat vector that belongs to each parameter, by the parameter's name.
+        """Return the parts of a flat vector by the names of their parameters.
 
         - `flat`: the vector. The parts share its memory.
         """
@@ -81,12 +81,12 @@ class ClippedSum:
     def add_to(
         self, flat: Tensor, inputs: Examples, targets: Examples, scales: Tensor | None, seeds_of: SeedsOf
     ) -> None:
-        """Add the clipped gradients of the examples to a flat vector. A gradient that is not finite makes it so too.
+        """Add the clipped gradients of the examples to a flat vector. A non-finite gradient makes it non-finite.
 
         - `flat`: the vector, changed in place.
         - `inputs`, `targets`: the examples.
         - `scales`: a flat vector by which gradients are multiplied before they are clipped, or None.
-        - `seeds_of`: returns the seeds of some of the examples, from which their dropout follows.
+        - `seeds_of`: returns the seeds of some of the examples, which determine their dropout.
         """
         before = _held(self._model)
         with torch_kept(), refusing_shared_draws():
@@ -101,8 +101,8 @@ class ClippedSum:
         constants = {name: parameter.detach() for name, parameter in self.parameters.items()}
         examples = count_examples(inputs)
         for start in range(0, examples, self._micro_batch):
-            # Every micro-batch has the same size, padded with its first example: a kernel that is chosen by the size
-            # may round all gradients differently, and then each would depend on the other examples.
+            # Every micro-batch is padded to the same size with its first example: a kernel chosen by the size may
+            # round all gradients differently, and then each would depend on the other examples.
             real = min(self._micro_batch, examples - start)
             places = torch.arange(start, start + self._micro_batch, device="cpu")
             places[real:] = start
@@ -156,7 +156,7 @@ def _of_places(seeds_of: SeedsOf, start: int, real: int, size: int) -> list[byte
 
 
 def _add_rows(total: Tensor, rows: Tensor, factors: Tensor) -> None:
-    """Add rows, each times its factor, in the precision of the total: some columns at a time, to save memory."""
+    """Add rows times their factors in the precision of the total, a few columns at a time to save memory."""
     for start in range(0, rows.shape[1], _COLUMNS):
         part = slice(start, start + _COLUMNS)
         total[part].addmv_(rows[:, part].to(total.dtype).T, factors)
@@ -174,12 +174,12 @@ def count_examples(examples: Examples) -> int:
         return 0
     counts = {len(tensor) for tensor in _leaves(examples)}
     if len(counts) != 1:
-        raise ValueError(f"The examples have first dimensions of {sorted(counts)}, but these must be one number.")
+        raise ValueError(f"The examples have first dimensions {sorted(counts)}, but these must be equal.")
     return counts.pop()
 
 
 def refuse_mixing(model: nn.Module) -> None:
-    """Refuse a model with layers that mix examples, or that remember the examples they saw.
+    """Refuse a model with layers that mix examples, or that store the examples they saw.
 
     - `model`: the model, not wrapped for parallel training.
 
@@ -202,8 +202,8 @@ def refuse_mixing(model: nn.Module) -> None:
             )
         if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.max_norm is not None:
             raise ValueError(
-                f"model has the layer {name!r}, a {kind} with max_norm, which changes weights by the examples it sees: "
-                "set max_norm=None."
+                f"model has the layer {name!r}, a {kind} with max_norm, which changes weights depending on its "
+                "examples: set max_norm=None."
             )
 
 
@@ -238,8 +238,8 @@ def _refuse_memory(before: Held, after: Held) -> None:
     for (name, kind, attribute), value in after.items():
         if before.get((name, kind, attribute)) != value:
             raise ValueError(
-                f"model has the layer {name!r}, a {kind}, which sets {attribute!r} in its forward pass: what it keeps "
-                "of an example would reach others."
+                f"model has the layer {name!r}, a {kind}, which sets {attribute!r} in its forward pass: what it stores "
+                "of one example could affect others."
             )
 
 

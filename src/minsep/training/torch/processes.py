@@ -1,4 +1,4 @@
-"""Processes that train one model together under `torch.distributed`. Each holds a part of the noise."""
+"""Processes that train one model together with `torch.distributed`. Each holds a part of the noise."""
 
 import hashlib
 import secrets
@@ -11,9 +11,9 @@ from torch import distributed as together
 
 
 class Processes:
-    """This process among those of the default group. Without a group it is the only one.
+    """This process in the default group. Without a group it is the only one.
 
-    - `device`: where tensors must be for the processes to exchange them.
+    - `device`: where tensors must be so that processes can exchange them.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -34,7 +34,7 @@ class Processes:
         return int.from_bytes(bytes(drawn.tolist()), "big")
 
     def agree(self, on: str) -> None:
-        """Refuse processes that were given different arguments: their batches and their noise would not fit together.
+        """Refuse processes that were given different arguments: their batches and noise would not match.
 
         - `on`: the arguments as text, which must be the same in all processes.
         """
@@ -61,12 +61,12 @@ class Processes:
                 together.broadcast(tensor, src=0)
 
     def columns(self, size: int) -> tuple[int, int]:
-        """Return where this process's part of a flat vector begins and ends.
+        """Return the start and end of this process's part of a flat vector.
 
         - `size`: length of the vector. It must be at least the number of processes.
         """
         if size < self.count:
-            raise ValueError(f"The model has {size} parameters, but {self.count} processes need one each at least.")
+            raise ValueError(f"The model has {size} parameters, but {self.count} processes need at least one each.")
         return size * self.rank // self.count, size * (self.rank + 1) // self.count
 
     def add_up(self, flat: Tensor) -> None:
@@ -99,6 +99,6 @@ class Processes:
         return np.concatenate(parts, axis=1)
 
     def wait(self) -> None:
-        """Wait until every process is here."""
+        """Wait for all processes."""
         if self.count > 1:
             together.barrier()

@@ -1,4 +1,4 @@
-"""Random numbers that examples draw in PyTorch: in the forward pass of a micro-batch, and in a loader."""
+"""Random numbers of examples in PyTorch: in the forward pass of a micro-batch, and in a loader."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,14 +12,14 @@ from torch.utils.data import Dataset, IterableDataset
 
 from minsep.training.randomness import ExampleSeeds, numpy_and_python_kept, seed_numpy_and_python
 
-# Random operations of which vmap makes one with the examples of a micro-batch in its first dimension.
+# Random operations that vmap turns into one whose first dimension is the examples of a micro-batch.
 _BATCHED = {
     "bernoulli", "bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "native_dropout", "normal",
     "normal_", "poisson", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "random_", "uniform_",
 }  # fmt: skip
 _IN_TURN = "multinomial"  # vmap puts the rows of all examples below each other
 _ONE_BY_ONE = "randperm"  # vmap calls it once for each example, in their order
-# These keep a generator of their own, whose state cannot be compared.
+# These have their own generators, whose states cannot be compared.
 _HIDDEN = {"_cudnn_rnn", "miopen_rnn", "_lstm_mps"}
 
 
@@ -28,8 +28,8 @@ class DrawsOfExamples(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     - `seeds`: returns the seeds of the examples. It is called at the first random operation.
 
-    The numbers are a function of the example's seed and of how many draws it made before, for dropout as for any other
-    random operation of torch. Operations whose numbers cannot be drawn for each example by itself are refused.
+    The numbers are a function of the example's seed and of how many draws it made before, for dropout and for any other
+    random operation of torch. Operations whose numbers cannot be drawn separately for each example are refused.
     """
 
     def __init__(self, seeds: Callable[[], Sequence[bytes]]) -> None:
@@ -50,14 +50,14 @@ class DrawsOfExamples(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise _refusal("an operation of its own")
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation, and a random one example by example."""
+        """Run an operation; if it is random, example by example."""
         kwargs = kwargs or {}
         if torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **kwargs)
         if kwargs.get("generator") is not None:
             raise ValueError(
-                f"The model or its loss calls {func} with a generator of its own, which examples would share: leave "
-                "the generator out, and every example has its own numbers."
+                f"The model or its loss calls {func} with its own generator, which examples would share: omit the "
+                "generator, and every example draws its own numbers."
             )
         self._seeds = self._seeds or self._seeds_when_needed()
         name = func.overloadpacket.__name__
@@ -95,7 +95,7 @@ class DrawsOfExamples(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
         def part(value: Any, place: int) -> Any:
             if isinstance(value, Tensor):
-                # One of fewer dimensions, or of a single row, is the same for all examples.
+                # An argument with fewer dimensions, or with a single row, is the same for all examples.
                 own = value.dim() == dimensions and len(value) == rows * count
                 return value[place * rows : (place + 1) * rows] if own else value
             if isinstance(value, list | tuple | torch.Size):
@@ -124,14 +124,14 @@ class DrawsOfExamples(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _refusal(operation: str) -> ValueError:
     return ValueError(
-        f"The model or its loss draws random numbers by {operation}, in which they cannot be given to each example by "
-        "itself: use torch.nn.functional.dropout, torch.rand and their like, or switch it off."
+        f"The model or its loss draws random numbers in {operation}, which cannot draw separately for each example: "
+        "use torch.nn.functional.dropout, torch.rand or similar functions, or switch it off."
     )
 
 
 @contextmanager
 def torch_kept() -> Iterator[None]:
-    """Put torch's generators back at the end of a block, on the host and on all devices in use."""
+    """Restore torch's generators at the end of a block, on the host and on all devices in use."""
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     with torch.random.fork_rng(devices):
         yield

@@ -1,4 +1,4 @@
-"""Adam by scale-then-privatize: gradients are brought to one size in all coordinates before they are clipped."""
+"""Adam by scale-then-privatize: gradients are scaled to a common size in all coordinates before clipping."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,12 @@ from minsep.training.torch.clipping import ClippedSum
 
 @dataclass(frozen=True)
 class ScaleThenPrivatize:
-    """Adam whose gradients are scaled to one size in all coordinates before they are clipped and noised.
+    """Adam whose gradients are scaled to a common size in all coordinates before clipping and noise.
 
-    - `stability`: the scales are 1 / (sqrt(v) + stability). A large one is plain Adam after noise.
+    - `stability`: the scales are 1 / (sqrt(v) + stability). With a large one this is plain Adam on noisy gradients.
 
-    Here v is Adam's estimate of second moments after the steps before, a function of what was released already. After
-    the noise is added, the gradient is divided by the scales. The clip norm bounds scaled gradients. Algorithm 8 of
+    Here v is Adam's estimate of second moments from the previous steps, a function of earlier releases. After the noise
+    is added, the gradient is divided by the scales. The clip norm bounds scaled gradients. Algorithm 8 of
     Ganesh, McMahan and Thakurta, "On Design Principles for Private Adaptive Optimizers" (2025).
 
     >>> ScaleThenPrivatize(stability=1e-2)  # PrivateTraining(..., torch.optim.Adam(...), scaling=...)
@@ -32,7 +32,7 @@ class ScaleThenPrivatize:
         """Return the scales of the next step, as a flat vector.
 
         - `optimizer`: Adam or AdamW, which holds the second moments.
-        - `clipped`: gives the order of the parameters.
+        - `clipped`: provides the order of the parameters.
         """
         flat = torch.zeros(clipped.size, dtype=clipped.dtype, device=clipped.device)
         for parameter, part in zip(clipped.parameters.values(), clipped.parts(flat).values(), strict=True):

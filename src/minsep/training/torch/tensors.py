@@ -1,4 +1,4 @@
-"""Tensors of PyTorch as arrays of NumPy and back, bit by bit."""
+"""Conversion of PyTorch tensors to NumPy and back, bit by bit."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _BITS = {1: torch.uint8, 2: torch.int16}
 
 
 def to_array(value: Any) -> tuple[NDArray[Any], str] | None:
-    """Return a tensor as an array of NumPy and the name of its dtype; None for any other value.
+    """Return a tensor as a NumPy array and the name of its dtype; None for any other value.
 
     - `value`: a tensor, on any device.
 
@@ -32,7 +32,7 @@ def to_array(value: Any) -> tuple[NDArray[Any], str] | None:
 def from_array(array: NDArray[Any], name: str) -> Tensor:
     """Return the tensor that `to_array` was given, on the host.
 
-    - `array`: the array of NumPy.
+    - `array`: the NumPy array.
     - `name`: the name of the dtype. One that torch does not know is refused.
     """
     dtype = getattr(torch, name, None)

@@ -1,4 +1,4 @@
-"""Training in PyTorch: batches and noise of a mechanism, clipped gradients, then an optimiser of `torch.optim`."""
+"""Training in PyTorch: batches and noise of a mechanism, clipped gradients, then a `torch.optim` optimiser."""
 
 import json
 import os
@@ -28,31 +28,31 @@ if TYPE_CHECKING:
 class PrivateTraining(Training):
     """A model in private training: batches and noise of a mechanism, clipped gradients, then an optimiser.
 
-    A step gives the optimiser (sum of clipped gradients + clip norm * row of noise) / expected batch as the gradient,
-    for an empty batch too. It returns nothing, because losses and norms of a batch are not private.
+    A step passes (sum of clipped gradients + clip norm * row of noise) / expected batch to the optimiser as the
+    gradient, also for an empty batch. It returns nothing, because losses and norms of a batch are not private.
 
-    - `model`: any module without layers that mix examples or remember them.
+    - `model`: any module without layers that mix or store examples.
     - `loss(outputs, targets)` is called for one example at a time, as a batch of one.
-    - `optimizer`: any optimiser that steps by one dense gradient. It holds the trainable parameters of the model.
-    - `mechanism`: gives batches and noise.
+    - `optimizer`: any optimiser that steps with one dense gradient. It holds the trainable parameters of the model.
+    - `mechanism`: provides batches and noise.
     - `num_examples`: size of the dataset.
     - `clip_norm`: bound on the norm of the gradient of one example, over all parameters.
-    - `expected_batch`: the public divisor, never the size of the batch at hand. None is the expected batch size of the
-      sampling scheme.
+    - `expected_batch`: the public divisor, never the actual batch size. None is the expected batch size of the sampling
+      scheme.
     - `micro_batch`: number of examples whose gradients are in memory at once. The last micro-batch is padded to that
       size, so a size much larger than a batch wastes time.
     - `per_layer`: whether each of K modules is clipped to `clip_norm / sqrt(K)`.
     - `scaling`: scales gradients before they are clipped, for Adam. None leaves them unscaled.
     - `schedule(step)` is a factor of the optimiser's learning rates, a function of the step (from 0) alone. None keeps
       the learning rates.
-    - `certificate`: must have passed and be of this mechanism. Both are read off it and not verified.
-    - `verify`: whether the samples of the certificate are drawn again, which takes as long as `minsep.verify`. One that
-      does not hold is refused.
+    - `certificate`: must be for this mechanism and have passed. Both are read from it, not verified.
+    - `verify`: whether the samples of the certificate are drawn again, which takes as long as `minsep.verify`. A
+      certificate that does not hold is refused.
     - `seed`: makes the run reproducible, and is as secret as the data. None is a key from the operating system.
 
     Random numbers of the forward pass, such as dropout's, are a function of (secret key, step, index) for each example.
-    `torch.manual_seed` has no influence on them. Under `torch.distributed` each process takes its share of a batch and
-    keeps its part of the noise.
+    `torch.manual_seed` has no effect on them. Under `torch.distributed` each process takes its share of a batch and
+    holds its part of the noise.
 
     >>> import minsep
     >>> inputs, targets = torch.randn(500, 4), torch.randint(0, 2, (500,))
@@ -116,21 +116,21 @@ class PrivateTraining(Training):
             columns=None if self._processes.count == 1 else self._columns,
         )
         self._processes.share_tensors([tensor.data for tensor in (*model.parameters(), *model.buffers())])
-        # In double precision, so that an example changes the sum by its clipped gradient and nothing else.
+        # In double precision, so that an example changes the sum only by its clipped gradient.
         self._flat = torch.zeros(self._clipped.size, dtype=torch.float64, device=self._clipped.device)
         for group in optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
 
     def loader(self, dataset: Dataset[Any], **options: Any) -> DataLoader[Any]:
-        """Return a `DataLoader` of the examples of each step that remains. Its workers may read ahead.
+        """Return a `DataLoader` of the examples of each remaining step. Its workers may read ahead.
 
-        - `dataset`: gives pairs of inputs and targets, by index. An empty batch comes as (None, None).
+        - `dataset`: returns pairs of inputs and targets, by index. An empty batch is (None, None).
         - `options`: those of `DataLoader`, such as `num_workers`. A `collate_fn` must keep the order of the items.
 
         A loop that was left may be entered again: it continues after the last step. The generators of torch, NumPy and
         `random` are seeded from (secret key, step, index) before an item is made, for any number of workers, and from
-        (secret key, step) before a batch is collated. They are put back afterwards. A generator of the dataset's own is
-        not known here: seed it in `__getitem__`, for example by
+        (secret key, step) before a batch is collated. They are restored afterwards. The dataset's own generators are
+        not covered: seed them in `__getitem__`, for example with
         `np.random.default_rng(np.random.randint(2**32, size=4))`.
 
         >>> import minsep
@@ -146,7 +146,7 @@ class PrivateTraining(Training):
         ...     trainer.step(some, their_targets)
         """
         if not options.get("in_order", True):
-            raise ValueError("in_order is False, but steps must be taken in the order of the batches: leave it out.")
+            raise ValueError("in_order is False, but steps must be taken in the order of the batches: omit it.")
         collate: Any = SeededCollate(options.pop("collate_fn", None) or default_collate)
         # A loader draws a number when it starts, which must not come from the user's generator.
         options.setdefault("generator", torch.Generator())
@@ -162,7 +162,9 @@ class PrivateTraining(Training):
         """
         examples = count_examples(inputs)
         if count_examples(targets) != examples:
-            raise ValueError(f"There are {examples} inputs, but {count_examples(targets)} targets.")
+            raise ValueError(
+                f"There are {examples} inputs and {count_examples(targets)} targets, but these must be equal in number."
+            )
         with self._run.step(examples) as indices:
             scales = None if self._scaling is None else self._scaling.scales(self.optimizer, self._clipped)
             flat = self._flat.zero_()
@@ -182,7 +184,7 @@ class PrivateTraining(Training):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write model, optimiser, batches, noise and certificate to one file that only its owner can read.
 
-        - `path`: the file. An interrupted write leaves an older file of that name as it was.
+        - `path`: the file. An interrupted write leaves an existing file of that name unchanged.
         - The file holds the keys of batches and noise. It is as secret as the data.
         - Every process calls this, and the first one writes. The number of processes may change when the run resumes.
         """
@@ -236,7 +238,7 @@ class PrivateTraining(Training):
 
 
 class _ReadAhead:
-    """A sampler of batches as (step, indices). The run notes each batch when it is drawn."""
+    """A sampler of batches as (step, indices). The run records each batch when it is drawn."""
 
     def __init__(self, run: PrivateRun) -> None:
         self._run = run
@@ -251,15 +253,15 @@ class _ReadAhead:
 def _check_optimizer(optimizer: torch.optim.Optimizer, clipped: ClippedSum, scaling: ScaleThenPrivatize | None) -> None:
     if isinstance(optimizer, torch.optim.LBFGS | torch.optim.SparseAdam):
         raise ValueError(
-            f"optimizer is {type(optimizer).__name__}, but it must step by one dense gradient, as SGD and Adam do."
+            f"optimizer is {type(optimizer).__name__}, but it must step with one dense gradient, as SGD and Adam do."
         )
     held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     for name, parameter in clipped.parameters.items():
         if id(parameter) not in held:
-            raise ValueError(f"optimizer does not hold the parameter {name!r}: freeze it or give it to the optimizer.")
+            raise ValueError(f"optimizer does not hold the parameter {name!r}: freeze it or pass it to the optimizer.")
     if len(held) != len(clipped.parameters):
         raise ValueError(
-            "optimizer holds parameters that are not trainable ones of the model: their gradients have no noise."
+            "optimizer holds parameters that are not trainable parameters of the model: their gradients have no noise."
         )
     if scaling is not None and not isinstance(optimizer, torch.optim.Adam | torch.optim.AdamW):
         raise ValueError(f"optimizer is {type(optimizer).__name__}, but scaling needs Adam or AdamW.")
