@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import lapack
 
 from minsep import _validation as validate
 from minsep.arrays import FloatArray
@@ -102,6 +101,9 @@ class BandedToeplitz(Toeplitz):
         >>> BandedToeplitz.from_coefficients([4, 3], iterations=3).solve([0.8, 0.6, 0.0]).round(12) + 0
         array([1., 0., 0.])
         """
+        # Loaded here: it takes longer than finding a strategy, and only this needs it.
+        from scipy.linalg import lapack
+
         rows = rows_of(values, self.iterations)
         diagonals = np.repeat(self.coefficients[:, None], self.iterations, axis=1)
         solution, _ = lapack.dtbtrs(diagonals, rows.reshape(self.iterations, -1), uplo="L")

@@ -6,7 +6,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import solve_triangular
 
 from minsep import _validation as validate
 from minsep.arrays import FloatArray
@@ -69,6 +68,9 @@ class Dense(Strategy):
 
     def solve(self, values: ArrayLike) -> FloatArray:
         """Return C^-1 `values`, for `iterations` rows of any shape."""
+        # Loaded here: it takes longer than finding a strategy, and only this needs it.
+        from scipy.linalg import solve_triangular
+
         rows = rows_of(values, self.iterations)
         flat = rows.reshape(self.iterations, -1)
         return np.asarray(solve_triangular(self.matrix, flat, lower=True)).reshape(rows.shape)
