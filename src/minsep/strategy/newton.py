@@ -1,12 +1,12 @@
 """Newton's method for a few hundred unknowns.
 
-The linear systems are solved by a compiled factorisation in this thread. A threaded library waits for cores that other
-work holds: for systems of this size that took a hundred times longer than the sums.
+The linear systems are solved in this thread. A threaded library waits for cores that other work holds: for systems of
+this size that took a hundred times longer than the sums. Compiled code would take longer to load than to run.
 """
 
+import math
 from collections.abc import Callable
 
-import numba
 import numpy as np
 
 from minsep.arrays import FloatArray
@@ -56,39 +56,26 @@ def _descent(hessian: FloatArray, gradient: FloatArray) -> FloatArray:
     """Return the Newton step, with a multiple of the identity added to the Hessian until it is positive definite."""
     shift = 0.0
     scale = float(np.abs(np.diag(hessian)).mean())
-    while True:
-        step = -gradient
-        if _solve(hessian + shift * scale * np.eye(gradient.size), step):
-            return step
+    while (factor := _cholesky(hessian + shift * scale * np.eye(gradient.size))) is None:
         shift = max(_FIRST_SHIFT, _SHIFT_FACTOR * shift)
+    step = -gradient
+    for i in range(step.size):
+        step[i] = (step[i] - _dot(factor[i, :i], step[:i])) / factor[i, i]
+    for i in range(step.size - 1, -1, -1):
+        step[i] = (step[i] - _dot(factor[i + 1 :, i], step[i + 1 :])) / factor[i, i]
+    return step
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc"})
-def _solve(matrix, vector):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Solve a symmetric system in place by Cholesky's factorisation; return False if it is not positive definite."""
-    size = vector.size
-    for j in range(size):
-        row = matrix[j, :j]
-        pivot = matrix[j, j]
-        for k in range(j):
-            pivot -= row[k] * row[k]
-        if not pivot > 0.0:
-            return False
-        pivot = np.sqrt(pivot)
-        matrix[j, j] = pivot
-        for i in range(j + 1, size):
-            other = matrix[i, :j]
-            total = 0.0
-            for k in range(j):
-                total += other[k] * row[k]
-            matrix[i, j] = (matrix[i, j] - total) / pivot
-    for i in range(size):
-        total = 0.0
-        for k in range(i):
-            total += matrix[i, k] * vector[k]
-        vector[i] = (vector[i] - total) / matrix[i, i]
-    for i in range(size - 1, -1, -1):
-        vector[i] /= matrix[i, i]
-        for k in range(i):
-            vector[k] -= matrix[i, k] * vector[i]
-    return True
+def _cholesky(matrix: FloatArray) -> FloatArray | None:
+    """Return the lower triangular factor of a symmetric matrix, or None if it is not positive definite."""
+    factor = np.zeros_like(matrix)
+    for j in range(len(matrix)):
+        column = matrix[j:, j] - np.einsum("ij,j->i", factor[j:, :j], factor[j, :j])
+        if not column[0] > 0:
+            return None
+        factor[j:, j] = column / math.sqrt(column[0])
+    return factor
+
+
+def _dot(left: FloatArray, right: FloatArray) -> float:
+    return float(np.einsum("i,i->", left, right))

@@ -2,7 +2,6 @@
 
 import math
 
-import numba
 import numpy as np
 
 from minsep import _validation as validate
@@ -33,7 +32,9 @@ def non_increasing_toeplitz(coefficients: FloatArray, iterations: int, min_sep: 
 
 def separate_columns(norms: FloatArray, min_sep: int, participations: int) -> float:
     """Exact, for columns that do not overlap at a distance of `min_sep`."""
-    return math.sqrt(_best_separated(norms**2, min(min_sep, norms.size), participations))
+    from minsep.strategy import kernels
+
+    return math.sqrt(kernels.best_separated(norms**2, min(min_sep, norms.size), participations))
 
 
 def upper_bound(gram: FloatArray, min_sep: int, participations: int) -> float:
@@ -42,28 +43,6 @@ def upper_bound(gram: FloatArray, min_sep: int, participations: int) -> float:
     |C x|^2 is the sum over participations i of the sum over participations j of <c_i, c_j>. Maximising the inner sum
     for each i separately, and then the outer one, can only increase it.
     """
-    return math.sqrt(_bound_squared(gram, min(min_sep, len(gram)), participations))
+    from minsep.strategy import kernels
 
-
-@numba.njit(cache=True)
-def _best_separated(weights, min_sep, count):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Largest sum of at most `count` weights at least `min_sep` apart."""
-    n = weights.size
-    fewer = np.zeros(n + min_sep)
-    for _ in range(count):
-        best = np.zeros(n + min_sep)
-        for i in range(n - 1, -1, -1):
-            best[i] = max(best[i + 1], weights[i] + fewer[i + min_sep])
-        fewer = best
-    return fewer[0]
-
-
-@numba.njit(cache=True)
-def _bound_squared(gram, min_sep, count):  # type: ignore[no-untyped-def]  # pragma: no cover
-    n = gram.shape[0]
-    totals = np.empty(n)
-    for i in range(n):
-        others = gram[i].copy()
-        others[max(0, i - min_sep + 1) : i + min_sep] = 0.0
-        totals[i] = gram[i, i] + _best_separated(others, min_sep, count - 1)
-    return _best_separated(totals, min_sep, count)
+    return math.sqrt(kernels.bound_squared(gram, min(min_sep, len(gram)), participations))

@@ -1,6 +1,5 @@
 """Truncated power series: lower-triangular Toeplitz matrices are polynomials, and their product a convolution."""
 
-import numba
 import numpy as np
 from scipy import fft
 
@@ -58,21 +57,9 @@ def inverse_by_substitution(coefficients: FloatArray, length: int) -> FloatArray
     >>> inverse_by_substitution(np.array([1.0, 2.0]), 4)
     array([ 1., -2.,  4., -8.])
     """
-    result: FloatArray = _substitute(coefficients, length)
-    return result
+    from minsep.strategy import kernels
 
-
-@numba.njit(cache=True, fastmath={"contract", "reassoc"})
-def _substitute(coefficients, length):  # type: ignore[no-untyped-def]  # pragma: no cover
-    result = np.zeros(length)
-    result[0] = 1.0 / coefficients[0]
-    for i in range(1, length):
-        reach = min(i, coefficients.size - 1)
-        past = result[i - reach : i][::-1]
-        total = 0.0
-        for k in range(reach):
-            total += coefficients[k + 1] * past[k]
-        result[i] = -total / coefficients[0]
+    result: FloatArray = kernels.substitute(coefficients, length)
     return result
 
 
