@@ -10,6 +10,7 @@ probabilities of that graph, and else at those of 300,000 examples that do not b
 import argparse
 import math
 import time
+from functools import partial
 
 import numpy as np
 from scipy.optimize import brentq
@@ -23,6 +24,9 @@ EXAMPLES, DELTA = 300_000, 1 / 500_000
 BANDS, EPSILONS = (2, 4, 8, 16, 32), (1.0, 2.0, 4.0, 8.0, 16.0)
 # Separation and most participations of the paper's batches without amplification.
 FIXED_MIN_SEP, FIXED_PARTICIPATIONS = 128, 7
+
+# The paper's Algorithm 3, under its assumption.
+conditional = partial(minsep.MultiAttributionMinSep, accept_assumption=True)
 
 
 def generated(num_examples: int, num_edges: int, num_users: int, seed: int = 0) -> minsep.AttributionGraph:
@@ -63,7 +67,7 @@ def measure(name: str, open_graph, times: float) -> list[Comparison]:
     graph = bounded.graph
     print(name, bounded.summary())
     for block in ("sampled", "participated"):
-        options = {"min_sep": MIN_SEP, "graph": graph, "block": block, "accept_conjecture": True}
+        options = {"min_sep": MIN_SEP, "graph": graph, "block": block, "accept_assumption": True}
         took, scheme = seconds(lambda options=options: minsep.MultiAttributionMinSep(expected_batch=BATCH, **options))
         rows.append(Comparison(f"{name}: sampling probability, {block}, s", took))
         mechanism = minsep.Mechanism(minsep.BandedToeplitz.identity(iterations=ITERATIONS), scheme, 1.0)
@@ -82,7 +86,8 @@ def memory_of(path: str | None, big: bool) -> float:
     make = "a.generated(2_000_000, 6_000_000, 2_000_000)" if big else f"a.loaded({path!r})"
     work = (
         f"import benchmarks.attribution as a; b = minsep.bound_contributions({make}, {USER_BOUND}, duplicates=True); "
-        f"s = minsep.MultiAttributionMinSep(expected_batch={BATCH}, min_sep={MIN_SEP}, graph=b.graph); "
+        f"s = minsep.MultiAttributionMinSep(expected_batch={BATCH}, min_sep={MIN_SEP}, graph=b.graph, "
+        "accept_assumption=True); "
         f"m = minsep.Mechanism(minsep.BandedToeplitz.identity(iterations={ITERATIONS}), s, 1.0); "
         "[x.size for x in m.batches(b.graph.num_examples, seed=0)]"
     )
@@ -113,9 +118,9 @@ def table(path: str | None, bands: list[int], epsilons: list[float]) -> None:
     for band in [1, *bands]:
         strategy = minsep.BandedToeplitz.optimal(iterations=ITERATIONS, bands=band)
         if graph is None:
-            scheme = minsep.MultiAttributionMinSep(sampling_prob_of_singles(band), band, user_bound=USER_BOUND)
+            scheme = conditional(sampling_prob_of_singles(band), band, user_bound=USER_BOUND)
         else:
-            scheme = minsep.MultiAttributionMinSep(expected_batch=BATCH, min_sep=band, graph=graph)
+            scheme = conditional(expected_batch=BATCH, min_sep=band, graph=graph)
         cells: dict[float, str] = {}
         near = None
         for epsilon in sorted(epsilons, reverse=True):

@@ -23,7 +23,8 @@ STABILITY = 1e-3
 def method_of(bands: int, iterations: int, expected_batch: float, graph: minsep.AttributionGraph) -> Method:
     """Return BandMF with as many bands as iterations between participations; DP-SGD for one."""
     strategy = minsep.BandedToeplitz.optimal(iterations=iterations, bands=bands)
-    scheme = minsep.MultiAttributionMinSep(expected_batch=expected_batch, min_sep=bands, graph=graph)
+    rate = expected_batch / graph.num_examples
+    scheme = minsep.UserMinSep(rate, bands, user_bound=graph.largest_degree, graph=graph)
     return Method("dp-sgd" if bands == 1 else f"b-min-sep-{bands}", strategy, scheme)
 
 

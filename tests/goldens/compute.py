@@ -27,7 +27,7 @@ SCHEMES = {
     "b-min-sep": MIN_SEP,
     "b-min-sep, cold": minsep.MinSep(0.02, 10, "cold"),
     "fixed order": minsep.Unamplified(30, 2),
-    "several users": minsep.MultiAttributionMinSep(0.02, 4, GRAPH),
+    "several users": minsep.MultiAttributionMinSep(0.02, 4, GRAPH, accept_assumption=True),
 }
 
 

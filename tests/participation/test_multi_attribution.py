@@ -1,4 +1,6 @@
+import json
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,8 +12,9 @@ from minsep.accounting.schemes import exact_curve
 from minsep.identity import Described
 
 CHAIN = minsep.AttributionGraph.from_lists([[k, k + 1] for k in range(60)])
+ALONE = minsep.AttributionGraph.from_lists([[k // 2] for k in range(20)])
 STRATEGY = minsep.BandedToeplitz.optimal(iterations=24, bands=3)
-Scheme = minsep.MultiAttributionMinSep
+Scheme = partial(minsep.MultiAttributionMinSep, accept_assumption=True)
 
 
 def test_a_scheme_describes_public_numbers_alone():
@@ -103,7 +106,7 @@ def test_certificates_of_several_examples_a_user():
 
 def test_public_coins_are_never_cheaper():
     for block in ("sampled", "participated"):
-        scheme = Scheme(0.02, 4, user_bound=2, block=block, accept_conjecture=True)
+        scheme = Scheme(0.02, 4, user_bound=2, block=block, accept_assumption=True)
         public = minsep.Mechanism(STRATEGY, scheme.with_public_coins(), 1.2)
         secret = minsep.Mechanism(STRATEGY, scheme, 1.2)
         for epsilon in (0.5, 2.0):
@@ -158,7 +161,7 @@ def test_a_strategy_with_more_bands_than_min_sep():
 
 
 def test_what_is_not_covered_is_refused():
-    conjecture = {"block": "participated", "accept_conjecture": True, "user_bound": 2}
+    conjecture = {"block": "participated", "accept_assumption": True, "user_bound": 2}
     for strategy, scheme, truncation in [
         (minsep.Dense(np.eye(10)), Scheme(0.1, 2, **conjecture), None),
         (minsep.BandedToeplitz.optimal(iterations=10, bands=3), Scheme(0.1, 2, **conjecture), None),
@@ -168,6 +171,32 @@ def test_what_is_not_covered_is_refused():
             minsep.estimate_delta(minsep.Mechanism(strategy, scheme, 1.0, truncation), 1.0, 100)
 
 
+def test_the_assumption_must_be_accepted_by_name():
+    for options in ({}, {"block": "participated"}):
+        with pytest.raises(ValueError, match=r"accept_assumption is False, but .* not proven. It .* minsep.UserMinSep"):
+            minsep.MultiAttributionMinSep(0.1, 2, CHAIN, **options)
+    for options in ({"coins": "public"}, {"shared": False, "graph": ALONE}, {"min_sep": 1}):
+        scheme = minsep.MultiAttributionMinSep(**({"sampling_prob": 0.1, "min_sep": 2, "graph": CHAIN} | options))
+        assert scheme.assumptions == ()
+    with pytest.raises(ValueError, match="shared is False, but example 0 belongs to 2 users"):
+        minsep.MultiAttributionMinSep(0.1, 2, CHAIN, shared=False)
+
+
+def test_a_conditional_certificate_says_so_first():
+    strategy = minsep.BandedToeplitz.optimal(iterations=60, bands=4)
+    conditional = minsep.certify(minsep.Mechanism(strategy, Scheme(0.01, 10, user_bound=2), 1.8), 2.0, 1e-3, seed=1)
+    assert conditional.passed
+    assert conditional.conditional
+    assert conditional.statement.startswith("CONDITIONAL. It assumes")
+    content = json.loads(conditional.to_json())
+    assert list(content)[:3] == ["passed", "conditional", "statement"]
+    assert content["conditional"] is True
+    with pytest.raises(ValueError, match="the file was changed"):
+        minsep.Certificate.from_json(json.dumps(content | {"conditional": False}))
+    alone = minsep.Mechanism(strategy, minsep.MultiAttributionMinSep(0.01, 10, user_bound=2, shared=False), 1.8)
+    assert minsep.certify(alone, 2.0, 1e-3, seed=1).statement.startswith("Certified (2, 0.001)-DP")
+
+
 def in_words(scheme):
     return " ".join(assumption.sentence for assumption in scheme.assumptions)
 
@@ -175,7 +204,7 @@ def in_words(scheme):
 def test_assumptions_are_said_in_words():
     said = in_words(Scheme(0.1, 2, CHAIN))
     assert "other users" in said
-    conjectured = in_words(Scheme(0.1, 2, CHAIN, block="participated", accept_conjecture=True))
+    conjectured = in_words(Scheme(0.1, 2, CHAIN, block="participated", accept_assumption=True))
     assert "conjecture" in conjectured
     for quiet in (
         Scheme(0.1, 2, CHAIN, coins="public"),
@@ -203,8 +232,7 @@ def test_assumptions_are_said_in_words():
         ({"sampling_prob": 0.1, "graph": CHAIN, "block": "all"}, "block is 'all'"),
         ({"sampling_prob": 0.1, "graph": CHAIN, "coins": "none"}, "coins is 'none'"),
         ({"sampling_prob": 0.1, "graph": CHAIN, "burn_in": -1}, "burn_in is -1"),
-        ({"sampling_prob": 0.1, "graph": CHAIN, "accept_conjecture": 1}, "accept_conjecture is 1"),
-        ({"sampling_prob": 0.1, "graph": CHAIN, "block": "participated"}, "rests on a conjecture"),
+        ({"sampling_prob": 0.1, "graph": CHAIN, "accept_assumption": 1}, "accept_assumption is 1"),
     ],
 )
 def test_bad_input_is_refused(arguments, message):

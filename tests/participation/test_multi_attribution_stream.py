@@ -19,7 +19,7 @@ CHAIN = minsep.AttributionGraph.from_lists([[k, k + 1] for k in range(60)])
 
 
 def scheme(graph, prob, min_sep, block="sampled", **options):
-    return minsep.MultiAttributionMinSep(prob, min_sep, graph, block=block, accept_conjecture=True, **options)
+    return minsep.MultiAttributionMinSep(prob, min_sep, graph, block=block, accept_assumption=True, **options)
 
 
 def mechanism(made, iterations=8, truncation=None):
@@ -172,7 +172,8 @@ def test_the_mean_batch_size_is_exact_from_the_first_batch_on():
     assert made.mean_batch_size.stderr == 0
     cold = scheme(graph, 0.02, 6, burn_in=0)
     assert next(mechanism(cold, 3).batches(5000, seed=0)).size > runs[:, 0].max()
-    found = minsep.MultiAttributionMinSep(expected_batch=made.mean_batch_size.value, min_sep=6, graph=graph)
+    expected = made.mean_batch_size.value
+    found = minsep.MultiAttributionMinSep(expected_batch=expected, min_sep=6, graph=graph, accept_assumption=True)
     assert found.sampling_prob == pytest.approx(0.02, rel=1e-9)
 
 
@@ -181,7 +182,7 @@ def test_the_sampling_probability_for_an_expected_batch_when_participation_block
     lists = [sorted(set(generator.integers(0, 4000, size=3).tolist())) for _ in range(4000)]
     graph = minsep.AttributionGraph.from_lists(lists)
     made = minsep.MultiAttributionMinSep(
-        expected_batch=60, min_sep=5, graph=graph, block="participated", accept_conjecture=True
+        expected_batch=60, min_sep=5, graph=graph, block="participated", accept_assumption=True
     )
     estimate = made.mean_batch_size
     assert 0 < estimate.stderr < 0.003 * 60
@@ -197,10 +198,10 @@ def test_an_expected_batch_out_of_reach_is_refused():
     for block in BLOCKS:
         with pytest.raises(ValueError, match="expected_batch is 40, but with min_sep 5 this graph gives at most about"):
             minsep.MultiAttributionMinSep(
-                expected_batch=40, min_sep=5, graph=CHAIN, block=block, accept_conjecture=True
+                expected_batch=40, min_sep=5, graph=CHAIN, block=block, accept_assumption=True
             )
     with pytest.raises(ValueError, match="expected_batch is 61, but it must be at most the number of examples, 60"):
-        minsep.MultiAttributionMinSep(expected_batch=61, min_sep=5, graph=CHAIN)
+        minsep.MultiAttributionMinSep(expected_batch=61, min_sep=5, graph=CHAIN, accept_assumption=True)
     with_one = minsep.MultiAttributionMinSep(expected_batch=40, min_sep=1, graph=CHAIN)
     assert with_one.sampling_prob == pytest.approx(40 / 60)
     assert with_one.expected_batch_size(60) == pytest.approx(40)

@@ -65,6 +65,13 @@ class AttributionGraph:
                 f"{self.largest_degree:,} examples: bound contributions first, by minsep.bound_contributions."
             )
 
+    def check_one_owner(self) -> None:
+        """Refuse a graph in which an example belongs to several users."""
+        owners = np.diff(self.offsets)
+        if owners.max() > 1:
+            example = int(owners.argmax())
+            raise ValueError(f"shared is False, but example {example} belongs to {owners[example]} users.")
+
     @classmethod
     def from_edges(
         cls,

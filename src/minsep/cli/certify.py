@@ -169,6 +169,11 @@ def proof_rows(certificate: Any) -> dict[str, str]:
     return {proof.direction: proof.summary() for proof in certificate.proofs}
 
 
+def outcome_in_words(certificate: Any) -> str:
+    """Return whether a mechanism is certified, and whether that rests on an assumption."""
+    return ("CONDITIONAL, " if certificate.conditional else "") + ("yes" if certificate.passed else "no")
+
+
 def _report(certificate: Any, files: Files, json: bool) -> None:
     """Write and print a certificate; print all of it if it could not be written."""
     from minsep import Mechanism
@@ -180,7 +185,7 @@ def _report(certificate: Any, files: Files, json: bool) -> None:
     mechanism = Mechanism.from_description(certificate.mechanism)
     rows = {"Mechanism": mechanism.name, "Noise multiplier": f"{mechanism.noise_multiplier:.5g}"}
     rows |= proof_rows(certificate)
-    rows["Certified"] = "yes" if certificate.passed else "no"
+    rows["Certified"] = outcome_in_words(certificate)
     print_table(f"({certificate.epsilon:g}, {certificate.delta:g})-DP", rows | files.rows())
     print(certificate.statement)
     if files.failed:
@@ -189,6 +194,8 @@ def _report(certificate: Any, files: Files, json: bool) -> None:
 
 def _finish(certificate: Any, files: Files) -> None:
     files.finish()
+    if certificate.passed and certificate.conditional:
+        print("CONDITIONAL: this certificate rests on an assumption that is not proven.", file=sys.stderr)
     if not certificate.passed:
         raise typer.Exit(REFUSED)
 

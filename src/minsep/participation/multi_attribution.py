@@ -42,8 +42,7 @@ class MultiAttributionMinSep(Scheme):
     sampled, without the examples that share a user with one that blocks: in the last `min_sep - 1` iterations
 
     - `block="sampled"`: any example that was sampled, whether it took part or not (Algorithm 3 of the paper);
-    - `block="participated"`: any example that took part (Algorithm 4). Its accounting rests on a conjecture that is
-      false for some graphs, so it is refused unless `accept_conjecture=True`.
+    - `block="participated"`: any example that took part (Algorithm 4).
 
     What follows:
 
@@ -52,14 +51,17 @@ class MultiAttributionMinSep(Scheme):
     - Give `sampling_prob`, or `expected_batch` to have it found for the graph.
     - `burn_in` batches are formed and thrown away before the first, so that batches have one expected size from the
       first on; 0 is a cold start. The accounting is that of a cold start, which covers both.
-    - `coins="secret"` accounts with amplification, by the paper's theorem; `coins="public"` for an adversary who knows
-      every coin: little amplification, no conjecture, no assumption. docs/attribution.md says what the theorem leaves
-      out.
+    - `coins="secret"` accounts with amplification, by the paper's theorem, which leaves something out when examples are
+      shared (docs/attribution.md). So it is refused unless `accept_assumption=True`, and a certificate says CONDITIONAL
+      first. `UserMinSep` needs no assumption.
+    - `shared=False` promises that every example belongs to one user, which is checked if there is a `graph`. Then
+      nothing is left out, and nothing is assumed.
+    - `coins="public"` accounts for an adversary who knows every coin: little amplification, no assumption.
     - The graph is for drawing batches only. The description holds public numbers, so a scheme that is read from one
       has no graph, and two schemes are equal whatever their graphs.
 
     >>> graph = AttributionGraph.from_lists([[k, k + 1] for k in range(1000)])
-    >>> scheme = MultiAttributionMinSep(expected_batch=20, min_sep=4, graph=graph)
+    >>> scheme = MultiAttributionMinSep(expected_batch=20, min_sep=4, graph=graph, accept_assumption=True)
     >>> scheme.user_bound, round(scheme.sampling_prob, 5), round(scheme.expected_batch_size(1000), 6)
     (2, 0.02515, 20.0)
     """
@@ -74,7 +76,8 @@ class MultiAttributionMinSep(Scheme):
     block: Block
     burn_in: int
     coins: Coins
-    accept_conjecture: bool = field(repr=False)
+    shared: bool
+    accept_assumption: bool = field(repr=False)
 
     def __init__(
         self,
@@ -87,21 +90,19 @@ class MultiAttributionMinSep(Scheme):
         block: Block = "sampled",
         burn_in: int | None = None,
         coins: Coins = "secret",
-        accept_conjecture: bool = False,
+        shared: bool = True,
+        accept_assumption: bool = False,
     ) -> None:
         separation = validate.integer(min_sep=min_sep, at_least=1, at_most=MOST_ITERATIONS)
         validate.choice(("sampled", "participated"), block=block)
         validate.choice(("secret", "public"), coins=coins)
         if graph is not None and not isinstance(graph, AttributionGraph):
             raise ValueError(f"graph is {graph!r}, but it must be an AttributionGraph such as from_lists gives.")
-        if not isinstance(accept_conjecture, bool):
-            raise ValueError(f"accept_conjecture is {accept_conjecture!r}, but it must be True or False.")
-        if block == "participated" and coins == "secret" and not accept_conjecture:
-            raise ValueError(
-                "block is 'participated', but its accounting with secret coins rests on a conjecture that is not "
-                "proven, and false for some graphs: use block='sampled' or coins='public', or say "
-                "accept_conjecture=True."
-            )
+        for name, flag in (("shared", shared), ("accept_assumption", accept_assumption)):
+            if not isinstance(flag, bool):
+                raise ValueError(f"{name} is {flag!r}, but it must be True or False.")
+        if graph is not None and not shared:
+            graph.check_one_owner()
         if burn_in is None:
             burn_in = separation - 1 if block == "sampled" else _SETTLED * (separation - 1)
         burn_in = validate.integer(burn_in=burn_in, at_least=0, at_most=MOST_ITERATIONS)
@@ -112,7 +113,8 @@ class MultiAttributionMinSep(Scheme):
             "block": block,
             "burn_in": burn_in,
             "coins": coins,
-            "accept_conjecture": accept_conjecture,
+            "shared": shared,
+            "accept_assumption": accept_assumption,
         }
         if (sampling_prob is None) == (expected_batch is None):
             raise ValueError(
@@ -128,6 +130,11 @@ class MultiAttributionMinSep(Scheme):
             found = validate.real(sampling_prob=sampling_prob, above=0, at_most=1)
         for name, value in {"sampling_prob": found, **values}.items():
             object.__setattr__(self, name, value)
+        if self.assumptions and not accept_assumption:
+            raise ValueError(
+                f"accept_assumption is False, but this accounting is not proven. {self.assumptions[0].sentence} Use "
+                "minsep.UserMinSep or coins='public', or say accept_assumption=True."
+            )
 
     @property
     def rate(self) -> float:  # type: ignore[override]
@@ -162,8 +169,8 @@ class MultiAttributionMinSep(Scheme):
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """What the accounting takes for granted: nothing where every coin is public."""
-        if self.coins == "public":
+        """What the accounting takes for granted: nothing where every coin is public, or no example is shared."""
+        if self.coins == "public" or not self.shared:
             return ()
         found = []
         if self.block == "participated":
@@ -198,7 +205,8 @@ class MultiAttributionMinSep(Scheme):
             "block": self.block,
             "burn_in": self.burn_in,
             "coins": self.coins,
-            "accept_conjecture": self.accept_conjecture,
+            "shared": self.shared,
+            "accept_assumption": self.accept_assumption,
         }
 
     def _graph_for(self, purpose: str) -> AttributionGraph:

@@ -7,11 +7,10 @@ from typing import NamedTuple
 from minsep import _validation as validate
 from minsep.arrays import BooleanArray, IntegerArray
 from minsep.participation.renewal import WORDS_AT_START, RenewalLaw, WaitingLists
-from minsep.participation.truncation import PADDING, Truncation
+from minsep.participation.truncation import MOST_EXAMPLES, PADDING, Truncation
 from minsep.randomness import Key, KeyedWords
 from minsep.state import Guard, State, Uncopyable, check_envelope, envelope
 
-MOST_EXAMPLES = 2**32 - 1
 _EXAMPLES_AT_ONCE = 1 << 18
 
 

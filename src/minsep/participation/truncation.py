@@ -9,6 +9,7 @@ from minsep.arrays import IntegerArray, Words
 from minsep.identity import Described, Description
 
 PADDING = -1
+MOST_EXAMPLES = 2**32 - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +29,7 @@ class Truncation(Described):
     def __post_init__(self) -> None:
         object.__setattr__(self, "batch_size", validate.integer(batch_size=self.batch_size, at_least=1))
         if self.num_examples is not None:
-            number = validate.integer(num_examples=self.num_examples, at_least=1)
+            number = validate.integer(num_examples=self.num_examples, at_least=1, at_most=MOST_EXAMPLES)
             object.__setattr__(self, "num_examples", number)
 
     def apply(self, batch: IntegerArray, words: Words) -> IntegerArray:

@@ -99,8 +99,11 @@ def comparison_page(comparison: Comparison) -> str:
 
 def _certificate(plan: Plan) -> str:
     certificate = plan.certificate
+    condition = "CONDITIONAL: " if certificate.conditional else ""
     status = (
-        '<p class="status">✓ Certified</p>' if certificate.passed else '<p class="status refused">✗ Not certified</p>'
+        f'<p class="status">✓ {condition}Certified</p>'
+        if certificate.passed
+        else '<p class="status refused">✗ Not certified</p>'
     )
     rows = [
         [proof.direction, proof.question, proof.summary, "passed" if proof.passed else "refused"]

@@ -96,3 +96,10 @@ def test_tests_of_a_cut_ladder_share_the_chance_of_a_whole_one(monkeypatch):
     level = verifier_for("fixed", 0.05, attempts[0]).level
     assert found.certificate.level <= level
     assert found.certificate.level + found.certificate.failure_probability * (1 - found.certificate.level) <= 0.05
+
+
+@pytest.mark.parametrize("memory", [0, -5, "x", 1e9])
+def test_memory_is_checked(memory):
+    strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=2)
+    with pytest.raises(ValueError, match="memory is .*, but it must be an integer of at least 1"):
+        minsep.calibrate(strategy, minsep.MinSep(0.05, 4), 2.0, 1e-3, memory=memory)

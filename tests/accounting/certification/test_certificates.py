@@ -162,8 +162,6 @@ def test_verify_answers_whatever_a_proof_holds(field):
         assert not minsep.verify(replace(certificate, proofs=(replace(remove, **{field: value}), add))).holds
     for outcome in ({"samples": 0}, {"samples": 10**30}, {"log_wealth": math.nan}, {"log_wealth": "much"}):
         changed = replace(remove, outcome=replace(remove.outcome, **outcome))
-        if outcome == {"samples": 10**30}:
-            changed = replace(changed, bound=1.0)  # nothing is drawn before the bound is right
         assert not minsep.verify(replace(certificate, proofs=(changed, add))).holds
 
 

@@ -14,6 +14,7 @@ FOLDER = Path(__file__).with_name("pinned")
 
 STRATEGY = minsep.BandedToeplitz.optimal(iterations=60, bands=4)
 IDENTITY = minsep.BandedToeplitz.identity(iterations=60)
+USERS = minsep.UserMinSep(0.01, 10, user_bound=2)
 MECHANISMS = {
     "poisson": (minsep.Mechanism(IDENTITY, minsep.Poisson(0.02), 1.0), 2.0),
     "cyclic-poisson": (minsep.Mechanism(STRATEGY, minsep.CyclicPoisson(0.02, 10), 1.3), 2.0),
@@ -23,7 +24,7 @@ MECHANISMS = {
         minsep.Mechanism(STRATEGY, minsep.MinSep(0.02, 10), 0.82, minsep.Truncation(60, 1000)),
         2.0,
     ),
-    "several-users": (minsep.Mechanism(STRATEGY, minsep.MultiAttributionMinSep(0.01, 10, user_bound=2), 0.86), 2.0),
+    "several-users": (minsep.Mechanism(STRATEGY, USERS, 0.9), 2.0),
 }
 
 

@@ -12,6 +12,7 @@ certificate, whichever version made it.
 import json
 import os
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 
 from minsep.accounting.certification.proofs import AnyProof
@@ -22,7 +23,7 @@ from minsep.participation import Assumption
 
 FORMAT = 2
 ADJACENCY = "zero-out"
-_DERIVED = ("passed", "statement")
+_DERIVED = ("passed", "conditional", "statement")
 
 
 class ChangedCertificateError(ValueError):
@@ -67,6 +68,11 @@ class Certificate:
         return all(proof.passed for proof in self.proofs)
 
     @property
+    def conditional(self) -> bool:
+        """Whether what is certified rests on something that is not proven."""
+        return bool(self.assumptions)
+
+    @property
     def samples(self) -> int:
         """Number of samples of both directions."""
         return sum(proof.samples for proof in self.proofs)
@@ -78,18 +84,24 @@ class Certificate:
         if not self.passed:
             reasons = "; ".join(f"{proof.direction}: {proof.summary()}" for proof in self.proofs if not proof.passed)
             return f"Not certified as {budget}: {reasons}."
-        conditions = "".join(f" {assumption.sentence}" for assumption in self.assumptions)
+        sentences = " ".join(assumption.sentence for assumption in self.assumptions)
+        first = f"CONDITIONAL. {sentences} If that holds: certified" if self.conditional else "Certified"
         if self.failure_probability == 0:
-            return f"Certified {budget}.{conditions}"
+            return f"{first} {budget}."
         return (
-            f"Certified {budget}, if you run it only because it passed: a mechanism that is not "
+            f"{first} {budget}, if you run it only because it passed: a mechanism that is not "
             f"({self.epsilon:g}, {self.level:.6g})-DP passes this test with probability at most "
-            f"{self.failure_probability:.3g}.{conditions}"
+            f"{self.failure_probability:.3g}."
         )
 
     def to_json(self) -> str:
         """Return the certificate as JSON."""
-        content = {**to_plain(self), "passed": self.passed, "statement": self.statement}
+        content = {
+            "passed": self.passed,
+            "conditional": self.conditional,
+            "statement": self.statement,
+            **to_plain(self),
+        }
         return json.dumps(content, indent=2, allow_nan=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -114,9 +126,14 @@ class Certificate:
             certificate = from_plain(cls, content, "The certificate")
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ChangedCertificateError(f"The certificate does not hold: the file was changed ({error})") from None
-        if derived["passed"] is not certificate.passed:
+        if (derived["passed"], derived["conditional"]) != (certificate.passed, certificate.conditional):
             raise ChangedCertificateError(
                 "The certificate's outcome does not follow from its proofs: the file was changed."
+            )
+        here = content["versions"].get("minsep") == version("minsep")
+        if here and derived["statement"] != certificate.statement:
+            raise ChangedCertificateError(
+                "The certificate's statement does not follow from its numbers: the file was changed."
             )
         return certificate
 

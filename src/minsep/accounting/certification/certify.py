@@ -19,7 +19,6 @@ from minsep.mechanism import Mechanism
 from minsep.progress import Report
 
 _LIBRARIES = ("minsep", "numpy", "scipy", "numba", "dp-accounting")
-_MOST_MEMORY = 1 << 50
 
 
 def certify(
@@ -59,7 +58,6 @@ def certify(
     True
     """
     budget = Budget(epsilon, delta)
-    memory = validate.integer(memory=memory, at_least=1, at_most=_MOST_MEMORY)
     verifier = verifier_for(test, budget.delta, attempts, failure_probability, max_samples)
     prover = Prover(budget.epsilon, verifier, memory, compute, progress)
     return certify_by(prover, mechanism, budget, fresh_seed(seed))

@@ -6,6 +6,7 @@ The theorems are in docs/certified-sampling.md. Every number of a proof must als
 changed file does not pass.
 """
 
+import json
 import math
 
 import numpy as np
@@ -45,8 +46,11 @@ class CheckError(ValueError):
 
 def check(certificate: Certificate, compute: Compute) -> None:
     """Raise an error unless every proof of a certificate holds."""
+    iterations = certificate.mechanism["strategy"].get("iterations", 0)
+    _require(iterations <= _MOST_ITERATIONS, f"{iterations:,} iterations are too many to check")
     mechanism = Mechanism.from_description(certificate.mechanism)
-    _require(mechanism.iterations <= _MOST_ITERATIONS, f"{mechanism.iterations:,} iterations are too many to check")
+    same = json.loads(json.dumps(mechanism.describe())) == json.loads(json.dumps(certificate.mechanism))
+    _require(same, "the mechanism is not described in the canonical form")
     _check_terms(certificate, mechanism)
     for direction, proof in zip(DIRECTIONS, certificate.proofs, strict=True):
         _require(proof.direction == direction, f"the proof of {direction} is of {proof.direction}")
@@ -72,82 +76,85 @@ def _check_terms(certificate: Certificate, mechanism: Mechanism) -> None:
 
 
 def _check_proof(proof: AnyProof, certificate: Certificate, mechanism: Mechanism, compute: Compute) -> None:
-    epsilon, claim = certificate.epsilon, proof.claim
+    epsilon, direction = certificate.epsilon, proof.direction
     if isinstance(proof, ExactProof):
         curve = exact_curve(mechanism, spacing_for(epsilon))
         _require(curve is not None and curve.method == proof.method, f"there is no {proof.method} curve")
-        delta = math.nan if curve is None else float(curve.delta(epsilon, claim.direction))
+        delta = math.nan if curve is None else float(curve.delta(epsilon, direction))
         _require_equal("delta", proof.delta, delta)
-        _require_claim(claim, Claim(claim.direction, epsilon, certificate.level))
+        _require_claim(proof.claim, Claim(direction, epsilon, certificate.level))
         _require(delta <= certificate.level, f"delta is {delta:g}, above {certificate.level:g}")
         return
     if isinstance(proof, TangentProof | BoundProof | SampledProof):
         # More noise is never less private.
         _require(proof.noise_multiplier <= mechanism.noise_multiplier, "a proof has more noise than the mechanism")
         mechanism = mechanism.with_noise_multiplier(proof.noise_multiplier)
-    paper = isinstance(proof, SampledProof) and isinstance(proof.outcome, AverageOutcome)
-    reduction = (
-        unreduced(mechanism, epsilon)
-        if paper
-        else reduction_for(mechanism, epsilon, claim.direction, claim.truncation_rounds)
-    )
-    pair = reduction.pair
-    _require_claim(claim, claim_of(reduction, claim.direction, certificate.level))
+    if certificate.test == "fixed":  # the paper's verifier takes nothing off
+        reduction = unreduced(mechanism, epsilon)
+    else:
+        reduction = reduction_for(mechanism, epsilon, direction, proof.claim.truncation_rounds)
+    pair, claim = reduction.pair, claim_of(reduction, direction, certificate.level)
+    _require_claim(proof.claim, claim)  # from here on only what was computed here counts
     _require(claim.level > 0, "nothing is left of delta")
-    covered = claim.direction == "remove" or not pair.upper_bound
+    _require(direction == "remove" or not pair.upper_bound or isinstance(proof, ImmediateProof), "`add` is not covered")
     match proof:
         case ImmediateProof():
-            _require(is_immediate(reduction, claim.direction), "delta is not 0 there")
+            _require(is_immediate(reduction, direction), "delta is not 0 there")
         case TangentProof():
             tangent = tangent_at(pair, proof.tangent_distance) if isinstance(pair, TiltablePair) else None
-            _require(tangent is not None and claim.direction == "add", "there is no tangent")
+            _require(tangent is not None and direction == "add", "there is no tangent")
             bound = math.nan if tangent is None else add_bound(tangent, claim.epsilon)
             _require_equal("bound", proof.bound, bound)
             _require(bound <= claim.level, f"the bound {bound:g} is above the level {claim.level:g}")
         case BoundProof():
-            _require(covered, "an upper bound on P/Q does not cover `add`")
-            bound = _check_law(proof, law_from(proof.law, pair, claim.direction))
+            law = law_from(proof.law, pair, direction)
+            bound = law.upward_bound(claim.epsilon)
+            _require_law(proof, law, bound)
             _require(bound <= claim.level, f"the bound {bound:g} is above the level {claim.level:g}")
         case SampledProof():
-            _require(covered, "an upper bound on P/Q does not cover `add`")
-            law = law_from(proof.law, pair, claim.direction)
             chance = certificate.failure_probability / certificate.attempts
             _require_equal("false_pass_probability", proof.false_pass_probability, chance)
             _require(chance > 0 and proof.samples >= 1, "a test needs samples and a chance of an error")
-            _check_samples(proof, law, _check_law(proof, law), chance, compute)
+            if isinstance(proof.outcome, BettingOutcome):
+                _check_wealth(proof, proof.outcome, claim, law_from(proof.law, pair, direction), chance, compute)
+            else:
+                _require(proof.law == PlainLaw(pair, direction).describe(), "an average is of plain samples")
+                _check_average(proof, proof.outcome, claim, PlainLaw(pair, direction), chance, compute)
         case Refusal():
             raise CheckError(proof.reason)
 
 
-def _check_law(proof: BoundProof | SampledProof, law: BoundedLaw) -> float:
-    """Return the bound of a law (Lemmas 2 to 4), rounded upward (section 5)."""
-    bound = 1.0 if isinstance(law, PlainLaw) and _is_average(proof) else law.upward_bound(proof.claim.epsilon)
+def _check_wealth(
+    proof: SampledProof, outcome: BettingOutcome, claim: Claim, law: BoundedLaw, chance: float, compute: Compute
+) -> None:
+    """Check a test by betting (Theorem 1), with the bound of its law (Lemmas 2 to 4, rounded as in section 5)."""
+    bound, target = law.upward_bound(claim.epsilon), -math.log(chance)
+    _require_law(proof, law, bound)
+    wealth = Wealth.start(claim.level - bound * law.distance, bound)
+    for values in draw_values(law, claim.epsilon, proof.seed, outcome.samples, compute):
+        wealth = wealth.after(values)
+        decided = abs(wealth.log_wealth) >= target
+        _require(not decided or wealth.samples == outcome.samples, f"the test ended after {wealth.samples:,} samples")
+    _require_equal("log_wealth", outcome.log_wealth, wealth.log_wealth)
+    _require(wealth.log_wealth >= target, "the wealth does not suffice")
+
+
+def _check_average(
+    proof: SampledProof, outcome: AverageOutcome, claim: Claim, law: PlainLaw, chance: float, compute: Compute
+) -> None:
+    """Check the paper's verifier, whose Chernoff bound allows for the generator at levels below 1/2."""
+    _require_law(proof, law, 1.0)
+    whole = outcome.threshold + law.distance
+    _require_equal("false_pass_probability", chance, false_pass_probability(whole, claim.level, outcome.samples))
+    drawn = draw_values(law, claim.epsilon, proof.seed, outcome.samples, compute)
+    mean = sum(float(np.minimum(values, 1.0).sum()) for values in drawn) / outcome.samples
+    _require_equal("mean", outcome.mean, mean)
+    _require(mean <= outcome.threshold < whole < claim.level < 0.5, f"the average {mean:g} is too large")
+
+
+def _require_law(proof: BoundProof | SampledProof, law: BoundedLaw, bound: float) -> None:
     _require_equal("log_constant", proof.log_constant, law.log_constant)
     _require_equal("bound", proof.bound, bound)
-    return bound
-
-
-def _check_samples(proof: SampledProof, law: BoundedLaw, bound: float, chance: float, compute: Compute) -> None:
-    claim = proof.claim
-    drawn = draw_values(law, claim.epsilon, proof.seed, proof.samples, compute)
-    match proof.outcome:
-        case BettingOutcome(log_wealth=recorded):  # Theorem 1
-            wealth = Wealth.start(claim.level - bound * law.distance, bound)
-            for values in drawn:
-                wealth = wealth.after(values)
-            _require_equal("log_wealth", recorded, wealth.log_wealth)
-            _require(wealth.log_wealth >= -math.log(chance), "the wealth does not suffice")
-        case AverageOutcome(mean=recorded, threshold=threshold):  # the paper's verifier
-            _require(isinstance(law, PlainLaw), "an average is of plain samples")
-            whole = threshold + law.distance
-            _require_equal("false_pass_probability", chance, false_pass_probability(whole, claim.level, proof.samples))
-            mean = sum(float(np.minimum(values, 1.0).sum()) for values in drawn) / proof.samples
-            _require_equal("mean", recorded, mean)
-            _require(mean <= threshold < whole < claim.level, f"the average {mean:g} is too large")
-
-
-def _is_average(proof: BoundProof | SampledProof) -> bool:
-    return isinstance(proof, SampledProof) and isinstance(proof.outcome, AverageOutcome)
 
 
 def _require_claim(recorded: Claim, needed: Claim) -> None:
@@ -158,7 +165,7 @@ def _require_claim(recorded: Claim, needed: Claim) -> None:
 
 
 def _require_equal(name: str, recorded: float, needed: float) -> None:
-    """Not a number is equal to nothing."""
+    """Refuse a record that was changed; not a number is equal to nothing."""
     same = recorded == needed or math.isclose(recorded, needed, rel_tol=_TOLERANCE, abs_tol=1e-300)
     _require(same, f"{name} is {recorded!r}, but should be {needed!r}")
 

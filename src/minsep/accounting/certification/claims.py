@@ -1,9 +1,8 @@
 """What must be shown for one direction of a mechanism."""
 
-import math
 from dataclasses import dataclass
 
-from minsep.accounting.directions import Direction
+from minsep.accounting.directions import Direction, add_is_zero
 from minsep.accounting.reduction import Reduction
 
 
@@ -32,5 +31,5 @@ def claim_of(reduction: Reduction, direction: Direction, level: float) -> Claim:
 
 def is_immediate(reduction: Reduction, direction: Direction) -> bool:
     """Whether nothing is left to show: P/Q is at least the probability of never taking part, so `add` may be 0."""
-    never = reduction.pair.no_participation
-    return reduction.shift.vanishes or (direction == "add" and math.exp(-reduction.shift.epsilon) <= never)
+    zero = direction == "add" and add_is_zero(reduction.shift.epsilon, reduction.pair.no_participation)
+    return reduction.shift.vanishes or zero

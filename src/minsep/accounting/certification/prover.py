@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from minsep import _validation as validate
 from minsep.accounting.certification.claims import Claim, claim_of, is_immediate
 from minsep.accounting.certification.draws import draw_values
 from minsep.accounting.certification.proofs import (
@@ -35,6 +36,8 @@ _PATIENCE, _MOST_PATIENCE = 6.0, 40.0
 _TRIFLING_WORK = 2e8  # samples times iterations: some seconds
 _CHEAP_WORK = 1.2e9  # samples times iterations: under a minute
 _FAIR_SHARE, _HOPE = 0.25, 0.65
+_MOST_LEVEL_OF_AVERAGE = 0.5  # up to there the Chernoff bound allows for the generator
+_MOST_MEMORY = 1 << 50
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,9 @@ class Prover:
     memory: int = DEFAULT_MEMORY
     compute: Compute = LOCAL
     progress: Report | None = None
+
+    def __post_init__(self) -> None:
+        validate.integer(memory=self.memory, at_least=1, at_most=_MOST_MEMORY)
 
     def prove(self, mechanism: Mechanism, direction: Direction, seed: int) -> AnyProof:
         """Prove one direction of a mechanism, with samples from a seed if it needs any."""
@@ -135,6 +141,8 @@ class Prover:
 
     def _average(self, pair: Pair, claim: Claim, verifier: FixedSampleVerifier, seed: int) -> AnyProof:
         """Draw all samples of the paper's verifier, and compare their average with its threshold."""
+        if claim.level >= _MOST_LEVEL_OF_AVERAGE:
+            return Refusal(claim, f"a fixed number of samples shows no level of {_MOST_LEVEL_OF_AVERAGE:g} or more")
         law = PlainLaw(pair, claim.direction)
         samples, total = 0, 0.0
         for values in draw_values(law, claim.epsilon, seed, verifier.samples, self.compute):
@@ -145,7 +153,7 @@ class Prover:
         threshold = verifier.threshold - law.distance
         # Not a number compares as false: it does not pass.
         if not mean <= threshold:
-            return Refusal(claim, f"the average is {mean:.4g}, above delta/2 = {threshold:.4g}", samples)
+            return Refusal(claim, f"the average is {mean:.4g}, above {threshold:.4g}", samples)
         return SampledProof(
             claim,
             pair.noise_multiplier,

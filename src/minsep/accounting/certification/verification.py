@@ -1,7 +1,7 @@
 """Checking certificates."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from minsep.accounting.certification.certificate import Certificate
@@ -14,7 +14,7 @@ from minsep.budget import Budget
 from minsep.engine import LOCAL, Compute
 from minsep.mechanism import Mechanism
 
-_INFORMATION = ("date", "versions", "passed", "statement")
+_INFORMATION = ("date", "versions", "passed", "conditional", "statement")
 _SAME_DIGITS = 1e-6
 
 
@@ -56,7 +56,9 @@ def verify(certificate: Certificate, *, reproduce: bool = False, compute: Comput
         return Verification(False, f"The certificate does not hold: {error}.")
     except Exception as error:  # whatever a forged number may lead to
         return Verification(False, f"The certificate's mechanism or parameters are not valid: {error}")
-    return Verification(True, certificate.statement, _caveats(certificate, reproduce))
+    # In the words of this version, whatever the file says.
+    assumptions = Mechanism.from_description(certificate.mechanism).scheme.assumptions
+    return Verification(True, replace(certificate, assumptions=assumptions).statement, _caveats(certificate, reproduce))
 
 
 def _caveats(certificate: Certificate, reproduced: bool) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import logsumexp
 
-from minsep.accounting.directions import Direction
+from minsep.accounting.directions import Direction, add_is_zero
 from minsep.accounting.estimation.moments import integrand_moments
 from minsep.accounting.exact import PldCurve
 from minsep.accounting.importance import Law, MixedLaw, PlainLaw, TiltedLaw, WeightedLaw, affordable, shared
@@ -88,7 +88,8 @@ class Sampling:
         free = np.zeros(epsilons.size, dtype=bool)
         if direction == "add" and self._event is None:
             # P/Q is at least the probability of no participation, so from here on the integrand is 0 everywhere.
-            free = np.exp(-epsilons) <= self.pair.no_participation
+            never = self.pair.no_participation
+            free = np.array([add_is_zero(float(epsilon), never) for epsilon in epsilons])
             if free.all():
                 return np.zeros(epsilons.size), np.zeros(epsilons.size)
         if direction == "add" and self.pair.upper_bound:

@@ -15,6 +15,7 @@ from minsep.identity import Description
 
 _SMALL = 1_000.0  # times the level: tens of thousands of samples, not worth a longer search
 _MOST_COPIES = 12
+_MOST_TABLE = 8 << 30  # bytes
 _LARGEST_TILT = 6.0
 
 
@@ -24,7 +25,8 @@ def law_from(description: Description, pair: Pair, direction: Direction) -> Boun
         case {"kind": "plain", **rest} if not rest:
             return PlainLaw(pair, direction)
         case {"kind": "tilted", "copies": int() as copies, "tilt": float() as tilt, **rest} if not rest:
-            if isinstance(pair, TiltablePair) and copies >= 1:
+            known = isinstance(pair, TiltablePair) and 1 <= copies <= _MOST_COPIES
+            if isinstance(pair, TiltablePair) and known and affordable(pair.single, copies, _MOST_TABLE):
                 return TiltedLaw(pair, direction, copies, tilt)
         case {
             "kind": "shifted",

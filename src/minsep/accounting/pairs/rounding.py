@@ -49,7 +49,8 @@ def rounding_of(pair: Pair, copies: int = 1, scale: float = 1.0) -> float:
         error_of_score = 8 * math.log2(2 * (n + strategy.bands)) * whole
     a_step = _A_STEP + (turns * largest_gain if pair.takes_logarithms(largest_gain) else 0.0)
     of_ratio = turns * (moved * error_of_score / sigma**2 + 2 * largest_gain) + n * a_step
-    of_table = n * (_A_TABLE_STEP + (moved_by_all / sigma) ** 2) if copies > 1 else 0.0
+    # A step of the table rounds its terms, and a logarithm that grows with the participations behind it.
+    of_table = n * (_A_TABLE_STEP + (1 + turns) * (moved_by_all / sigma) ** 2) if copies > 1 or scale != 1 else 0.0
     return max(_LEAST, _ROOM * _UNIT * (of_ratio + of_table))
 
 

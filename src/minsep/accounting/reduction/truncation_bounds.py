@@ -16,7 +16,7 @@ import math
 import numpy as np
 from scipy import stats
 
-from minsep.accounting.directions import Direction
+from minsep.accounting.directions import Direction, add_is_zero
 from minsep.accounting.reduction.base import Shift
 from minsep.arrays import FloatArray
 from minsep.participation import MinSep, Truncation
@@ -41,13 +41,13 @@ def truncation_bounds(
         cut = float(rates @ stats.binom.sf(size - 1, others, rates))
         if direction == "add":
             # Without a bound on the number of iterations, `add` is covered where it is free.
-            return [Shift(epsilon, cut, vanishes=True, rounds=0)] if math.exp(-epsilon) <= no_participation else []
+            return [Shift(epsilon, cut, vanishes=True, rounds=0)] if add_is_zero(epsilon, no_participation) else []
         return [Shift(epsilon, 2 * cut, rounds=0)]
     rate = scheme.rate
     rounds = iterations * float(stats.binom.sf(size - 1, others, rate))
     eta = iterations * float(stats.binom.sf(size - 1, others, scheme.sampling_prob))
     cut = rate * rounds
-    if direction == "add" and math.exp(-epsilon) <= no_participation:
+    if direction == "add" and add_is_zero(epsilon, no_participation):
         return [Shift(epsilon, cut, vanishes=True, rounds=0)]
     shifts = []
     for t in range(_MOST_ROUNDS):
