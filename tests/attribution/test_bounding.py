@@ -112,3 +112,18 @@ def test_fixed_batches_are_found_where_there_is_ample_room():
 def test_bad_input_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         minsep.bound_contributions(minsep.AttributionGraph.from_lists([[0]]), **arguments)
+
+
+@pytest.mark.parametrize("size", [200, 1000, 3000])
+@pytest.mark.parametrize("user_bound", [1, 2, 4])
+def test_the_ascending_order_keeps_more(size, user_bound):
+    generator = np.random.default_rng(0)
+    users = max(size * 3 // 4, 1)
+    lists = [np.unique(generator.integers(0, users, generator.integers(1, 4))).tolist() for _ in range(size)]
+    graph = minsep.AttributionGraph.from_lists(lists, num_users=users)
+    kept = {order: minsep.bound_contributions(graph, user_bound, order=order) for order in ("ascending", "random")}
+    assert kept["ascending"].graph.num_examples > kept["random"].graph.num_examples
+    for bounded in kept.values():
+        bounded.graph.check_user_bound(user_bound)
+    with pytest.raises(ValueError, match="order is 'best', but it must be one of 'ascending', 'random'"):
+        minsep.bound_contributions(graph, user_bound, order="best")

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,9 @@ from minsep.attribution.graph import AttributionGraph
 from minsep.randomness import Key, KeyedWords
 
 _MOST_BOUND = 2**31 - 1
+
+Order = Literal["ascending", "random"]
+ORDERS: tuple[Order, Order] = ("ascending", "random")
 
 
 @dataclass(frozen=True)
@@ -66,17 +70,20 @@ def bound_contributions(
     *,
     duplicates: bool = False,
     neighbourhood_bound: int | None = None,
+    order: Order = "ascending",
     seed: int = 0,
 ) -> Bounded:
-    """Keep examples, greedily over a random order, so that no user has more than `user_bound` of them.
+    """Keep examples of a `graph`, greedily in an order, so that no user has more than `user_bound` of them.
 
     - The selection is maximal: no further example fits.
+    - `order="ascending"` begins with the examples that share users with the fewest others, and keeps more: examples of
+      many users, and of users with many examples, are left out first. `order="random"` treats all alike. Ties, and
+      the random order, follow from the `seed`. Either way the choice depends on the graph alone.
     - With `duplicates` the examples are tried repeatedly in the same order, and another copy of an example is kept each
       time all of its users have room. A copy counts as an example of each of its users.
     - With `neighbourhood_bound` (k_e) no kept example shares users with more than that many kept examples, including
       itself.
-    - The result is a function of the graph, the arguments and the seed. It uses no data but the graph, which the
-      accounting assumes to be public.
+    - The result uses no data but the graph, which the accounting assumes to be public.
 
     >>> graph = AttributionGraph.from_lists([[0, 1], [0], [0, 2], [3]])
     >>> bound_contributions(graph, user_bound=1).examples
@@ -88,9 +95,12 @@ def bound_contributions(
     most = None
     if neighbourhood_bound is not None:
         most = validate.integer(neighbourhood_bound=neighbourhood_bound, at_least=1, at_most=_MOST_BOUND)
-    order = random_order(graph.num_examples, seed, "bounding")
+    validate.choice(ORDERS, order=order)
+    sequence = random_order(graph.num_examples, seed, "bounding")
+    if order == "ascending":
+        sequence = sequence[np.argsort(graph.neighbourhood_sizes[sequence], kind="stable")]
     keeper = _Keeper(graph, bound, most)
-    parts = [keeper.keep(order)]
+    parts = [keeper.keep(sequence)]
     # Users only fill up, so an example that found no room once will find none later.
     while duplicates and parts[-1].size:
         parts.append(keeper.keep(parts[-1]))

@@ -1,7 +1,7 @@
 """`minsep bound`: keep examples so that no user has too many of them."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -22,14 +22,18 @@ def bound(
         int | None,
         typer.Option(help="Maximum number of kept examples that share a user with one, including itself (k_e)."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the random order in which examples are tried.")] = 0,
+    order: Annotated[
+        Literal["ascending", "random"],
+        typer.Option(help="ascending: examples with few neighbours first, which keeps most; or random."),
+    ] = "ascending",
+    seed: Annotated[int, typer.Option(help="Seed of ties and of the random order in which examples are tried.")] = 0,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Write the ids of the kept examples to this .csv or .parquet file."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Bound contributions: keep examples, greedily in a random order, so that no user has more than a given number.
+    """Bound contributions: keep examples, greedily in an order, so that no user has more than a given number.
 
     Example: `minsep bound edges.csv --user-bound 2 -o kept.parquet`
     """
@@ -42,7 +46,12 @@ def bound(
     with Bar(f"bounding the contributions of {edges}"):
         graph = AttributionGraph.from_edges(edges)
         bounded = bound_contributions(
-            graph, user_bound, duplicates=duplicates, neighbourhood_bound=neighbourhood_bound, seed=seed
+            graph,
+            user_bound,
+            duplicates=duplicates,
+            neighbourhood_bound=neighbourhood_bound,
+            order=order,
+            seed=seed,
         )
         kept = bounded.graph.example_ids
         assert kept is not None

@@ -41,7 +41,7 @@ class Tangent:
     """Standard deviation of <`gradient`, y> under Q."""
 
     def of_several(self, vectors: int) -> "Tangent":
-        """Return a plane below log P/Q where x is the sum of so many independent vectors: docs/certified-sampling.md, Lemma 8."""
+        """Return a plane below log P/Q where x is the sum of independent vectors (certified-sampling.md, Lemma 8)."""
         if vectors == 1:
             return self
         taken_off = vectors * (vectors - 1) / 2 * self.deviation**2
