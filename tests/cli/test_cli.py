@@ -84,6 +84,9 @@ def test_bad_input_exits_2_with_one_sentence(arguments, sentence):
 SMALL = ["--examples", "1000", "--batch-size", "20", "--iterations", "40", "--bands", "2", "--min-sep", "4"]
 
 
+REPEATS = ([], ["--reproduce"])
+
+
 def test_calibrate_certify_and_verify_agree(tmp_path):
     path = tmp_path / "certificate.json"
     budget = ["--epsilon", "2", "--delta", "1e-3", "--seed", "1"]
@@ -99,6 +102,8 @@ def test_calibrate_certify_and_verify_agree(tmp_path):
     assert "if you run it only because it passed" in certified.stdout
     verified = run("verify", str(path), "--json")
     assert (verified.returncode, json.loads(verified.stdout)["holds"]) == (0, True)
+    first, second = (len(json.loads(run("verify", str(path), "--json", *more).stdout)["caveats"]) for more in REPEATS)
+    assert second == first - 1  # repeating the prover shows that laws were chosen before their samples were drawn
     path.write_text(path.read_text().replace('"epsilon": 2.0', '"epsilon": 1.9'))
     tampered = run("verify", str(path))
     assert tampered.returncode == 1

@@ -95,20 +95,20 @@ class _Simulation:
     """Means of a simulated run, with the same coins at every sampling probability."""
 
     def __init__(self, graph: AttributionGraph, min_sep: int, burn_in: int, purpose: str) -> None:
-        self._graph, self._min_sep, self._burn_in = graph, min_sep, burn_in
+        self._graph, self.min_sep, self._burn_in = graph, min_sep, burn_in
         secret = Key.from_seed(0).derive(f"batch size {purpose}").secret
         self._key = np.uint64(int.from_bytes(secret[:8], "little"))
 
     def __call__(self, prob: float) -> MeanBatchSize:
         graph = self._graph
         # A size varies about like a Poisson variable with its mean, which is at least prob * examples / (1 + ...).
-        guess = max(prob * graph.num_examples / (1 + self._min_sep * prob * graph.neighbourhood_sizes.mean()), 1e-3)
+        guess = max(prob * graph.num_examples / (1 + self.min_sep * prob * graph.neighbourhood_sizes.mean()), 1e-3)
         count = min(max(math.ceil(_PRECISION**-2 / guess), _LEAST_SIMULATED), _MOST_SIMULATED)
-        count = max(count, 4 * self._min_sep * _BLOCKS) // _BLOCKS * _BLOCKS
+        count = max(count, 4 * self.min_sep * _BLOCKS) // _BLOCKS * _BLOCKS
         sizes = np.empty(self._burn_in + count, dtype=np.int64)
         last = np.full(graph.num_users, kernels.LONG_AGO, dtype=np.int64)
         kernels.simulate_sizes(
-            graph.offsets, graph.users, kernels.log_miss_of(prob), self._min_sep, True, self._key, last, sizes
+            graph.offsets, graph.users, kernels.log_miss_of(prob), self.min_sep, True, self._key, last, sizes
         )
         # Means of long blocks are nearly independent of each other, unlike single sizes.
         means = sizes[self._burn_in :].reshape(_BLOCKS, -1).mean(axis=1)
@@ -122,7 +122,7 @@ def _search(simulation: _Simulation, target: float, least: float) -> float:
     high, above = low, below
     while above < target:
         if high == 1.0:
-            raise _out_of_reach(target, simulation._min_sep, largest, best)
+            raise _out_of_reach(target, simulation.min_sep, largest, best)
         low, below = high, above
         high = min(1.0, 1.25 * high)
         above = simulation(high).value

@@ -78,10 +78,10 @@ def candidates(
     task: Task, schemes: tuple[str, ...], max_bands: int, min_sep: int | None, model_size: int | None, noise_memory: int
 ) -> Iterator[Candidate]:
     """Yield what is to be tried: bands 1, 2, 4, ..., and separations from the bands to the epoch, doubling."""
-    with_bins = "balls-in-bins" in schemes
+    epoch_is_tried = any(FAMILIES[scheme].an_epoch_apart for scheme in schemes)
     for family in (FAMILIES[scheme] for scheme in schemes):
         for bands in family.bands(max_bands):
-            for separation in family.separations(task, bands, min_sep, with_bins):
+            for separation in family.separations(task, bands, min_sep, epoch_is_tried):
                 yield _candidate(task, family, bands, separation, model_size, noise_memory)
 
 
@@ -99,7 +99,7 @@ def _candidate(
 def _reason_to_skip(task: Task, family: Family, bands: int, min_sep: int) -> str:
     if bands > task.iterations:
         return f"there are {task.iterations:,} iterations"
-    if min_sep > max(task.longest_separation, task.epoch if family.kind == "balls-in-bins" else 0):
+    if min_sep > max(task.longest_separation, task.epoch if family.an_epoch_apart else 0):
         return f"an epoch has {task.longest_separation:,} batches"
     if bands > min_sep:
         return f"more bands than the separation, {min_sep:,}"

@@ -15,14 +15,19 @@ class Family(ABC):
     kind: ClassVar[str]
     words: ClassVar[str]
     """The scheme without its separation, in words."""
+    an_epoch_apart: ClassVar[bool] = False
+    """Whether participations are an epoch apart, whatever the task."""
 
     def bands(self, max_bands: int) -> list[int]:
         """Return the numbers of bands to try."""
         return doubling(1, max_bands)
 
     @abstractmethod
-    def separations(self, task: Task, bands: int, min_sep: int | None, with_bins: bool) -> list[int]:
-        """Return the separations to try; `min_sep` is the one requested, `with_bins` whether balls-in-bins is tried."""
+    def separations(self, task: Task, bands: int, min_sep: int | None, epoch_is_tried: bool) -> list[int]:
+        """Return the separations to try.
+
+        `min_sep` is the one requested, `epoch_is_tried` whether another family keeps participations an epoch apart.
+        """
 
     @abstractmethod
     def scheme(self, task: Task, separation: int) -> Scheme:
@@ -43,7 +48,7 @@ class PoissonFamily(Family):
         """Return 1: more bands need a separation."""
         return [1]
 
-    def separations(self, task: Task, bands: int, min_sep: int | None, with_bins: bool) -> list[int]:
+    def separations(self, task: Task, bands: int, min_sep: int | None, epoch_is_tried: bool) -> list[int]:
         """Return 1."""
         return [1]
 
@@ -62,7 +67,7 @@ class CyclicPoissonFamily(Family):
     kind = CyclicPoisson.kind
     words = "cyclic Poisson"
 
-    def separations(self, task: Task, bands: int, min_sep: int | None, with_bins: bool) -> list[int]:
+    def separations(self, task: Task, bands: int, min_sep: int | None, epoch_is_tried: bool) -> list[int]:
         """Return the bands."""
         return [bands] if bands > 1 else []
 
@@ -80,8 +85,9 @@ class BallsInBinsFamily(Family):
 
     kind = BallsInBins.kind
     words = "balls-in-bins"
+    an_epoch_apart = True
 
-    def separations(self, task: Task, bands: int, min_sep: int | None, with_bins: bool) -> list[int]:
+    def separations(self, task: Task, bands: int, min_sep: int | None, epoch_is_tried: bool) -> list[int]:
         """Return the epoch."""
         return [task.epoch] if bands > 1 else []  # without bands far from the best in every setting
 
@@ -100,7 +106,7 @@ class MinSepFamily(Family):
     kind = MinSep.kind
     words = "b-min-sep"
 
-    def separations(self, task: Task, bands: int, min_sep: int | None, with_bins: bool) -> list[int]:
+    def separations(self, task: Task, bands: int, min_sep: int | None, epoch_is_tried: bool) -> list[int]:
         """Return the separation requested, or else the bands, doubled up to an epoch."""
         if min_sep is not None:
             return [min_sep]
@@ -108,7 +114,7 @@ class MinSepFamily(Family):
             return []  # nothing to keep apart: as good as Poisson sampling
         separations = doubling(bands, task.longest_separation) or [bands]
         # With a separation of an epoch b-min-sep is balls-in-bins.
-        return separations[:-1] if with_bins and len(separations) > 1 else separations
+        return separations[:-1] if epoch_is_tried and len(separations) > 1 else separations
 
     def scheme(self, task: Task, separation: int) -> Scheme:
         """Return the scheme for a task."""
