@@ -40,8 +40,10 @@ if TYPE_CHECKING:
     from minsep.participation import UserMinSep as UserMinSep
     from minsep.planning import Comparison as Comparison
     from minsep.planning import Plan as Plan
+    from minsep.planning import UserPlans as UserPlans
     from minsep.planning import compare as compare
     from minsep.planning import plan as plan
+    from minsep.planning import plan_users as plan_users
     from minsep.state import load_state as load_state
     from minsep.state import save_state as save_state
     from minsep.strategy import BandedInverseToeplitz as BandedInverseToeplitz
@@ -72,6 +74,7 @@ _PACKAGE_OF = {
     "Truncation": "participation",
     "Unamplified": "participation",
     "UserMinSep": "participation",
+    "UserPlans": "planning",
     "Verification": "accounting",
     "bound_contributions": "attribution",
     "calibrate": "accounting",
@@ -83,6 +86,7 @@ _PACKAGE_OF = {
     "load_state": "state",
     "neighbourhood_rule": "attribution",
     "plan": "planning",
+    "plan_users": "planning",
     "privacy_curve": "accounting",
     "save_state": "state",
     "verify": "accounting",

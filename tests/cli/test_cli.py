@@ -456,3 +456,24 @@ def test_no_writable_home_and_a_read_only_installation_are_no_hindrance(tmp_path
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert len(list(temporary.glob("minsep-*"))) == 2
+
+
+def test_a_plan_for_users_bounds_counts_and_recommends(tmp_path):
+    edges = tmp_path / "edges.csv"
+    edges.write_text("example,user\n" + "".join(f"{k},{k // 2}\n{k},{1000 + k // 3}\n" for k in range(600)))
+    path = tmp_path / "certificate.json"
+    arguments = ["--batch-size", "10", "--iterations", "20", "--epsilon", "4", "--delta", "1e-2", "--scheme", "poisson"]
+    planned = run("plan", "--edges", str(edges), "--user-bound", "1,2", *arguments, "--seed", "0", "-o", str(path))
+    assert planned.returncode == 0, planned.stderr
+    assert "Bounds on the examples of a user" in planned.stdout
+    assert "Keep at most 2 examples of a user" in planned.stdout
+    assert run("verify", str(path)).returncode == 0
+    both = run("plan", "--edges", str(edges), "--examples", "600", *arguments)
+    assert both.returncode == 2
+    assert "exactly one of them must be given" in both.stderr
+    assert "user_bound is 'two'" in run("plan", "--edges", str(edges), "--user-bound", "two", *arguments).stderr
+    edges.write_text("example,user\n0,0\nbroken\n")
+    broken = run("plan", "--edges", str(edges), *arguments)
+    assert broken.returncode == 2
+    assert "Traceback" not in broken.stderr
+    assert not (tmp_path / "plan.json").exists()

@@ -179,3 +179,34 @@ def test_an_estimate_survives_a_bad_guess():
     near = estimated_noise_multiplier(design, minsep.Budget(2.0, 1e-4), 0.7, 8000, 0)
     far = estimated_noise_multiplier(design, minsep.Budget(2.0, 1e-4), 7.0, 8000, 1)
     assert near == pytest.approx(far, rel=0.02)
+
+
+def test_plans_for_users_show_the_trade():
+    graph = minsep.AttributionGraph.from_lists([[k // 2, 1000 + k // 3] for k in range(2000)])
+    seen = []
+    found = minsep.plan_users(
+        graph,
+        20,
+        20,
+        epsilon=4.0,
+        delta=1e-2,
+        user_bounds=[1, 2],
+        max_bands=2,
+        min_sep=2,
+        schemes=["poisson", "min-sep", "cyclic-poisson"],
+        tune=False,
+        seed=0,
+        progress=seen.append,
+    )
+    one, two = found.plans
+    assert (one.user_bound, two.user_bound) == (1, 2)
+    assert (one.examples_kept, two.examples_kept) == (667, 1334)
+    assert two.plan.certificate.unit == "user"
+    assert all(option.plan.certificate.passed for option in found.plans)
+    assert found.recommended.error_per_example == min(one.error_per_example, two.error_per_example)
+    assert f"{found.recommended.examples_kept:,} examples" in found.statement
+    assert any(event.detail.startswith("user bound 2: ") for event in seen)
+    skipped = {candidate.scheme: candidate.skipped for candidate in two.plan.table if candidate.skipped}
+    assert skipped == {"cyclic-poisson": "its privacy is not known for users with several examples"}
+    with pytest.raises(ValueError, match="user_bounds is .*, but it must be one or more different numbers"):
+        minsep.plan_users(graph, 20, 20, 4.0, 1e-2, user_bounds=[2, 2])

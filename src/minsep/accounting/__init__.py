@@ -27,7 +27,7 @@ from minsep.accounting.estimation import (
 )
 from minsep.accounting.exact import IN_WORDS as METHODS_IN_WORDS
 from minsep.accounting.importance import Law
-from minsep.accounting.schemes import SchemeAccounting, Support, accounts_for, has_exact_curve, supported
+from minsep.accounting.schemes import SchemeAccounting, Support, accounts_for, has_exact_curve, has_pair, supported
 from minsep.accounting.sequential import verifier_for
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "estimated_noise_multiplier",
     "exact_mechanism",
     "has_exact_curve",
+    "has_pair",
     "privacy_curve",
     "supported",
     "verifier_for",

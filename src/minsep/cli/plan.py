@@ -10,10 +10,10 @@ import typer
 
 from minsep.cli.certify import REFUSED, proof_rows
 from minsep.cli.options import (
+    TASK,
     BatchSize,
     Delta,
     Epsilon,
-    Examples,
     Iterations,
     Json,
     MaxBatchSize,
@@ -31,12 +31,22 @@ _HEAVY = 10.0
 
 @command
 def plan(
-    examples: Examples,
     batch_size: BatchSize,
     iterations: Iterations,
     epsilon: Epsilon,
     delta: Delta,
     work: Work,
+    examples: Annotated[int | None, counting("Number of examples in the dataset.", rich_help_panel=TASK)] = None,
+    edges: Annotated[
+        Path | None,
+        typer.Option(
+            help="Protect users: a .csv or .parquet file of examples and their users, instead of --examples.",
+            rich_help_panel=TASK,
+        ),
+    ] = None,
+    user_bound: Annotated[
+        str, typer.Option(help="With --edges: most examples of one user, several to compare.", rich_help_panel=TASK)
+    ] = "1,2,4",
     max_batch_size: MaxBatchSize = None,
     max_bands: Annotated[int, counting("Maximum number of diagonals of the strategy matrix.")] = 64,
     min_sep: Annotated[int | None, counting("The separation of b-min-sep. Default: several are tried.")] = None,
@@ -57,7 +67,8 @@ def plan(
     """Find and certify the strategy, sampling scheme and noise multiplier of least error at (epsilon, delta).
 
     Example: `minsep plan --examples 60000 --batch-size 512 --iterations 2000 --epsilon 4 --delta 1e-5
-    --report plan.html`
+    --report plan.html`, or for users `minsep plan --edges edges.csv --user-bound 1,2 --batch-size 512 --iterations
+    2000 --epsilon 4 --delta 1e-5`
     """
     import minsep
     from minsep import _validation as validate
@@ -67,28 +78,52 @@ def plan(
     validate.all_of(
         lambda: validate.real(noise_memory=noise_memory, above=0),
         lambda: _check_min_sep(min_sep, scheme),
+        lambda: _check_examples(examples, edges, max_batch_size),
+        lambda: _bounds(user_bound),
         *files.checks(),
         *report_checks(report, plot),
         *work.check(),
     )
     with Bar() as bar:
-        result = minsep.plan(
-            examples,
-            batch_size,
-            iterations,
-            epsilon,
-            delta,
-            max_bands=max_bands,
-            min_sep=min_sep,
-            schemes=scheme or SCHEMES,
-            max_batch_size=max_batch_size,
-            model_size=model_size,
-            noise_memory=int(noise_memory * 2**30),
-            tune=tune,
-            seed=work.seed,
-            compute=work.compute,
-            progress=bar.tell,
-        )
+        users = None
+        if edges is not None:
+            users = minsep.plan_users(
+                minsep.AttributionGraph.from_edges(edges),
+                batch_size,
+                iterations,
+                epsilon,
+                delta,
+                user_bounds=_bounds(user_bound),
+                max_bands=max_bands,
+                min_sep=min_sep,
+                schemes=scheme or SCHEMES,
+                model_size=model_size,
+                noise_memory=int(noise_memory * 2**30),
+                tune=tune,
+                seed=work.seed,
+                compute=work.compute,
+                progress=bar.tell,
+            )
+            result = users.recommended.plan
+        else:
+            assert examples is not None
+            result = minsep.plan(
+                examples,
+                batch_size,
+                iterations,
+                epsilon,
+                delta,
+                max_bands=max_bands,
+                min_sep=min_sep,
+                schemes=scheme or SCHEMES,
+                max_batch_size=max_batch_size,
+                model_size=model_size,
+                noise_memory=int(noise_memory * 2**30),
+                tune=tune,
+                seed=work.seed,
+                compute=work.compute,
+                progress=bar.tell,
+            )
         files.write("output", result.certificate.save)
         if report is not None or plot is not None:
             from minsep.report import plot as draw
@@ -100,14 +135,62 @@ def plan(
             )
             files.write("plot", lambda path: draw(result, path))
     if json:
-        print(json_module.dumps(_as_data(result), allow_nan=False))
+        print(json_module.dumps(_as_data(result) | _users_as_data(users), allow_nan=False))
     else:
+        if users is not None:
+            _print_users(users)
         _print(result, files.rows(output="Certificate"))
         if files.failed:
             print(result.certificate.to_json())
     files.finish()
     if not result.certificate.passed:
         raise typer.Exit(REFUSED)
+
+
+def _check_examples(examples: int | None, edges: Path | None, max_batch_size: int | None) -> None:
+    if (examples is None) == (edges is None):
+        raise ValueError(f"examples is {examples!r} and edges is {edges!r}, but exactly one of them must be given.")
+    if edges is not None and max_batch_size is not None:
+        raise ValueError(
+            f"max_batch_size is {max_batch_size}, but cut batches are not planned for users: leave it out."
+        )
+
+
+def _bounds(user_bound: str) -> list[int]:
+    """Read bounds as 1,2,4."""
+    try:
+        return [int(part) for part in user_bound.split(",")]
+    except ValueError:
+        raise ValueError(f"user_bound is {user_bound!r}, but it must be numbers such as 1,2,4.") from None
+
+
+def _users_as_data(users: Any) -> dict[str, Any]:
+    if users is None:
+        return {}
+    names = ("user_bound", "examples_kept", "error_per_example")
+    rows = [
+        {name: getattr(option, name) for name in names}
+        | {"noise_multiplier": option.plan.mechanism.noise_multiplier, "error": option.plan.error}
+        for option in users.plans
+    ]
+    return {"users": rows, "recommended_user_bound": users.recommended.user_bound, "recommendation": users.statement}
+
+
+def _print_users(users: Any) -> None:
+    rows = [
+        [
+            f"{option.user_bound}" + (" (recommended)" if option is users.recommended else ""),
+            f"{option.examples_kept:,}",
+            option.plan.chosen.name,
+            f"{option.plan.mechanism.noise_multiplier:.4g}",
+            f"{option.plan.error:.4g}",
+            f"{option.error_per_example:.3g}",
+        ]
+        for option in users.plans
+    ]
+    headings = ["examples a user", "examples kept", "mechanism", "noise multiplier", "error", "error per example"]
+    print_grid("Bounds on the examples of a user", headings, rows)
+    print(users.statement)
 
 
 def _check_min_sep(min_sep: int | None, schemes: list[str] | None) -> None:

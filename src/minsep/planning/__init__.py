@@ -5,5 +5,19 @@ from minsep.planning.comparison import Comparison, compare
 from minsep.planning.families import FAMILIES, PROPOSED
 from minsep.planning.planner import SCHEMES, Plan, plan
 from minsep.planning.task import Task
+from minsep.planning.users import UserPlan, UserPlans, plan_users
 
-__all__ = ["FAMILIES", "PROPOSED", "SCHEMES", "Candidate", "Comparison", "Plan", "Task", "compare", "plan"]
+__all__ = [
+    "FAMILIES",
+    "PROPOSED",
+    "SCHEMES",
+    "Candidate",
+    "Comparison",
+    "Plan",
+    "Task",
+    "UserPlan",
+    "UserPlans",
+    "compare",
+    "plan",
+    "plan_users",
+]

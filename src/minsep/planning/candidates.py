@@ -78,7 +78,7 @@ def candidates(
     task: Task, schemes: tuple[str, ...], max_bands: int, min_sep: int | None, model_size: int | None, noise_memory: int
 ) -> Iterator[Candidate]:
     """Yield what is to be tried: bands 1, 2, 4, ..., and separations from the bands to the epoch, doubling."""
-    epoch_is_tried = any(FAMILIES[scheme].an_epoch_apart for scheme in schemes)
+    epoch_is_tried = any(FAMILIES[scheme].an_epoch_apart for scheme in schemes) and task.user_bound == 1
     for family in (FAMILIES[scheme] for scheme in schemes):
         for bands in family.bands(max_bands):
             for separation in family.separations(task, bands, min_sep, epoch_is_tried):
@@ -97,6 +97,8 @@ def _candidate(
 
 
 def _reason_to_skip(task: Task, family: Family, bands: int, min_sep: int) -> str:
+    if task.user_bound > 1 and not family.covers_users:
+        return "its privacy is not known for users with several examples"
     if bands > task.iterations:
         return f"there are {task.iterations:,} iterations"
     if min_sep > max(task.longest_separation, task.epoch if family.an_epoch_apart else 0):

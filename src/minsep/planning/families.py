@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from minsep.participation import BallsInBins, CyclicPoisson, MinSep, Poisson, Scheme
+from minsep.participation import BallsInBins, CyclicPoisson, MinSep, Poisson, Scheme, UserMinSep
 from minsep.planning.task import Task
 
 
@@ -17,6 +17,8 @@ class Family(ABC):
     """The scheme without its separation, in words."""
     an_epoch_apart: ClassVar[bool] = False
     """Whether participations are an epoch apart, whatever the task."""
+    covers_users: ClassVar[bool] = True
+    """Whether users with several examples can be accounted for."""
 
     def bands(self, max_bands: int) -> list[int]:
         """Return the numbers of bands to try."""
@@ -54,7 +56,7 @@ class PoissonFamily(Family):
 
     def scheme(self, task: Task, separation: int) -> Scheme:
         """Return the scheme for a task."""
-        return Poisson(task.rate)
+        return Poisson(task.rate) if task.user_bound == 1 else UserMinSep(task.rate, 1, task.user_bound)
 
     def name(self, separation: int) -> str:
         """Return the scheme in words."""
@@ -66,6 +68,7 @@ class CyclicPoissonFamily(Family):
 
     kind = CyclicPoisson.kind
     words = "cyclic Poisson"
+    covers_users = False
 
     def separations(self, task: Task, bands: int, min_sep: int | None, epoch_is_tried: bool) -> list[int]:
         """Return the bands."""
@@ -86,6 +89,7 @@ class BallsInBinsFamily(Family):
     kind = BallsInBins.kind
     words = "balls-in-bins"
     an_epoch_apart = True
+    covers_users = False
 
     def separations(self, task: Task, bands: int, min_sep: int | None, epoch_is_tried: bool) -> list[int]:
         """Return the epoch."""
@@ -118,6 +122,8 @@ class MinSepFamily(Family):
 
     def scheme(self, task: Task, separation: int) -> Scheme:
         """Return the scheme for a task."""
+        if task.user_bound > 1:
+            return UserMinSep(task.rate, separation, task.user_bound)
         return MinSep(task.rate, separation)
 
     def name(self, separation: int) -> str:

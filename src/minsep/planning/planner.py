@@ -80,6 +80,7 @@ def plan(
     min_sep: int | None = None,
     schemes: Iterable[str] = SCHEMES,
     max_batch_size: int | None = None,
+    user_bound: int = 1,
     model_size: int | None = None,
     noise_memory: int = DEFAULT_NOISE_MEMORY,
     tune: bool = True,
@@ -97,6 +98,7 @@ def plan(
     - `num_examples` is the size of the dataset, `batch_size` the expected number of examples in a batch, and
       `iterations` the number of steps; `epsilon` and `delta` are the budget.
     - `max_batch_size`, if given, cuts larger batches.
+    - `user_bound` is the most examples of one user; the privacy is the user's. `plan_users` tries several bounds.
     - `schemes` are the kinds of scheme to try.
     - `model_size` (number of parameters) and `noise_memory` (bytes) bound the memory for past noise.
     - `seed` makes the plan reproducible; by default it comes from the system's entropy, and is recorded.
@@ -110,7 +112,11 @@ def plan(
     True
     """
     task, schemes = _checked(
-        num_examples, batch_size, iterations, epsilon, delta, max_batch_size, schemes, max_bands, min_sep, model_size
+        lambda: Task(num_examples, batch_size, iterations, epsilon, delta, max_batch_size, user_bound),
+        schemes,
+        max_bands,
+        min_sep,
+        model_size,
     )
     seed = secrets.randbits(128) if seed is None else validate.integer(seed=seed, at_least=0)
     search = Search(task, seed, compute, progress)
@@ -132,12 +138,7 @@ def plan(
 
 
 def _checked(
-    num_examples: int,
-    batch_size: float,
-    iterations: int,
-    epsilon: float,
-    delta: float,
-    max_batch_size: int | None,
+    make_task: Callable[[], Task],
     schemes: Iterable[str],
     max_bands: int,
     min_sep: int | None,
@@ -147,7 +148,7 @@ def _checked(
     made: list[Task] = []
     schemes = tuple(schemes)
     checks: list[Callable[[], object]] = [
-        lambda: made.append(Task(num_examples, batch_size, iterations, epsilon, delta, max_batch_size)),
+        lambda: made.append(make_task()),
         lambda: validate.integer(max_bands=max_bands, at_least=1),
         *(lambda name=name: validate.choice(SCHEMES, scheme=name) for name in schemes),
     ]

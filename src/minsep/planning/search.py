@@ -13,6 +13,7 @@ from minsep.accounting import (
     estimated_noise_multiplier,
     exact_mechanism,
     has_exact_curve,
+    has_pair,
     verifier_for,
 )
 from minsep.engine import Compute
@@ -59,6 +60,9 @@ class Search:
                 except ValueError as error:
                     tried.append(replace(candidate, skipped=str(error).rstrip(".")))
                     continue
+            elif not has_pair(design):
+                tried.append(replace(candidate, skipped="no accounting is known for it"))
+                continue
             else:
                 needed = self._estimate(design, _nearest(known, apart, candidate.bands), _SAMPLES, _TOLERANCE)
             known[apart, candidate.bands] = needed

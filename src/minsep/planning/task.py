@@ -16,6 +16,7 @@ class Task:
       `iterations` the number of steps.
     - `epsilon` and `delta` are the budget.
     - `max_batch_size`, if given, cuts larger batches.
+    - `user_bound` is the most examples of one user, whose privacy is planned for.
 
     >>> Task(num_examples=60_000, batch_size=512, iterations=2000, epsilon=4.0, delta=1e-5).longest_separation
     117
@@ -31,6 +32,7 @@ class Task:
     epsilon: float
     delta: float
     max_batch_size: int | None = None
+    user_bound: int = 1
 
     def __post_init__(self) -> None:
         examples = self.num_examples
@@ -41,6 +43,7 @@ class Task:
             lambda: validate.integer(iterations=self.iterations, at_least=1),
             lambda: validate.real(epsilon=self.epsilon, above=0),
             lambda: validate.real(delta=self.delta, above=0, below=1),
+            lambda: validate.integer(user_bound=self.user_bound, at_least=1),
         ]
         if self.max_batch_size is not None:
             least = math.ceil(self.batch_size) if self.batch_size > 0 else 1

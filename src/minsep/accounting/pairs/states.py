@@ -21,7 +21,7 @@ from minsep.strategy import Strategy
 State = tuple[int, ...]
 
 
-def count_states(copies: int, min_sep: int, group: int) -> int:
+def count_states(copies: int, min_sep: int, group: int = 1) -> int:
     """Return the number of states with a free copy: multisets of fewer than `copies` blocked ones."""
     kinds = (min_sep - 1) * group
     return math.comb(kinds + copies - 1, copies - 1)

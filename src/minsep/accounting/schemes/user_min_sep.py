@@ -7,13 +7,14 @@ from numpy.typing import DTypeLike
 
 from minsep.accounting.exact import ExactCurve, GaussianCurve, user_poisson_curve
 from minsep.accounting.pairs import Pair, UserPair
+from minsep.accounting.pairs.states import count_states
 from minsep.accounting.schemes.base import Support, accounts_for, noise_of_unit_columns
 from minsep.accounting.schemes.min_sep import MinSepForm
 from minsep.mechanism import Design, Mechanism
 from minsep.participation import MinSep, UserMinSep
 
-MOST_EXAMPLES = 4
-"""Most examples of a user whose likelihood ratio is computed exactly."""
+MOST_EXAMPLES, MOST_STATES = 4, 2_500
+"""Most examples of a user whose likelihood ratio is computed exactly, and most states of those that are blocked."""
 
 
 @accounts_for(UserMinSep)
@@ -23,7 +24,7 @@ class UserMinSepAccounting(MinSepForm[UserMinSep]):
     support = (
         Support(
             "`UserMinSep(rate, min_sep, user_bound)`, warm and cold",
-            f"`bands <= min_sep <= iterations`, `user_bound` up to {MOST_EXAMPLES}",
+            "`bands <= min_sep <= iterations`, `user_bound` up to 4 (`min_sep` up to 70 if it is 3, and 23 if it is 4)",
             exact="PLD if `min_sep` and the bands are 1, with any `user_bound`",
             sampled="recursion over the blocked examples of a user",
             truncated="as `MinSep`, if `user_bound` is 1",
@@ -59,8 +60,10 @@ class UserMinSepAccounting(MinSepForm[UserMinSep]):
         if scheme.user_bound == 1:
             return super().pair(mechanism, scheme, dtype)
         strategy = mechanism.strategy
-        exact = strategy.bands <= scheme.min_sep <= mechanism.iterations and scheme.user_bound <= MOST_EXAMPLES
-        if scheme.coins == "public" or mechanism.truncation is not None or not exact:
+        apart = strategy.bands <= scheme.min_sep <= mechanism.iterations
+        if scheme.coins == "public" or mechanism.truncation is not None or not apart:
+            return None
+        if scheme.user_bound > MOST_EXAMPLES or count_states(scheme.user_bound, scheme.min_sep) > MOST_STATES:
             return None
         return UserPair(
             strategy,
