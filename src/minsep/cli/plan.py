@@ -151,9 +151,7 @@ def _check_examples(examples: int | None, edges: Path | None, max_batch_size: in
     if (examples is None) == (edges is None):
         raise ValueError(f"examples is {examples!r} and edges is {edges!r}, but exactly one of them must be given.")
     if edges is not None and max_batch_size is not None:
-        raise ValueError(
-            f"max_batch_size is {max_batch_size}, but cut batches are not planned for users: leave it out."
-        )
+        raise ValueError(f"max_batch_size is {max_batch_size}, but with edges no batch is cut: leave it out.")
 
 
 def _bounds(user_bound: str) -> list[int]:

@@ -86,8 +86,8 @@ def plan_users(
       `duplicates` if they may be kept more than once.
     - `batch_size`, `iterations`, `epsilon` and `delta` are those of `plan`; the number of examples is what is kept.
     - `user_bounds` are the bounds to plan for. With a bound of 1 the privacy of an example is that of its users.
-    - `max_bands`, `min_sep`, `schemes`, `model_size`, `noise_memory`, `tune`, `seed`, `compute` and `progress` are those
-      of `plan`.
+    - `max_bands`, `min_sep`, `schemes`, `model_size`, `noise_memory`, `tune`, `seed`, `compute` and `progress` are
+      those of `plan`.
 
     >>> import minsep
     >>> graph = minsep.AttributionGraph.from_lists([[k // 2, 1000 + k // 3] for k in range(2000)])
