@@ -21,6 +21,7 @@ RESULTS = (
     "Estimate",
     "Plan",
     "PrivacyCurve",
+    "UserPlans",
     "Verification",
     "minsep.training.jax.NoiseState",
 )
