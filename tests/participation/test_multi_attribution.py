@@ -178,6 +178,8 @@ def test_the_assumption_must_be_accepted_by_name():
     for options in ({"coins": "public"}, {"shared": False, "graph": ALONE}, {"min_sep": 1}):
         scheme = minsep.MultiAttributionMinSep(**({"sampling_prob": 0.1, "min_sep": 2, "graph": CHAIN} | options))
         assert scheme.assumptions == ()
+    with pytest.raises(ValueError, match="accept_assumption is False"):
+        minsep.MultiAttributionMinSep(0.1, 2, ALONE, shared=False, block="participated")
     with pytest.raises(ValueError, match="shared is False, but example 0 belongs to 2 users"):
         minsep.MultiAttributionMinSep(0.1, 2, CHAIN, shared=False)
 

@@ -55,7 +55,7 @@ class MultiAttributionMinSep(Scheme):
       shared (docs/attribution.md). So it is refused unless `accept_assumption=True`, and a certificate says CONDITIONAL
       first. `UserMinSep` needs no assumption.
     - `shared=False` promises that every example belongs to one user, which is checked if there is a `graph`. Then
-      nothing is left out, and nothing is assumed.
+      Algorithm 3 leaves nothing out and assumes nothing.
     - `coins="public"` accounts for an adversary who knows every coin: little amplification, no assumption.
     - The graph is for drawing batches only. The description holds public numbers, so a scheme that is read from one
       has no graph, and two schemes are equal whatever their graphs.
@@ -169,13 +169,13 @@ class MultiAttributionMinSep(Scheme):
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """What the accounting takes for granted: nothing where every coin is public, or no example is shared."""
-        if self.coins == "public" or not self.shared:
+        """What the accounting takes for granted: nothing where every coin is public."""
+        if self.coins == "public":
             return ()
         found = []
         if self.block == "participated":
             found.append(CONJECTURE)
-        if self.min_sep > 1 and self.user_bound > 1:
+        if self.shared and self.min_sep > 1 and self.user_bound > 1:
             found.append(SILENT_NEIGHBOURS)
         return tuple(found)
 

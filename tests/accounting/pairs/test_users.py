@@ -220,3 +220,20 @@ def test_a_bound_for_add_by_copies_is_not_claimed():
     assert TiltedLaw(pair, "remove", 2, 1.0).log_bound(1.0) == math.inf
     with pytest.raises(ValueError, match="min_sep is 7, but for a user with several examples it must be from"):
         UserPair(uneven(6, 2), 1.0, prob=0.1, min_sep=7, user_bound=2)
+
+
+@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.parametrize("miss", [1.4e-11, 1e-7, 1e-3, 0.2])
+def test_examples_that_hardly_ever_stay_away_lose_nothing(warm, miss):
+    """Values that fall by many powers of ten within a few iterations are not rescaled but taken in logarithms."""
+    from minsep.accounting.pairs import user_kernels
+
+    identity = minsep.BandedToeplitz.identity(iterations=32)
+    pair = UserPair(identity, 1.0, prob=1 - miss, min_sep=3, warm=warm, user_bound=4)
+    samples = np.random.default_rng(0).standard_normal((6, 32)) * np.array([[1], [5], [20], [1], [5], [20]])
+    samples[3:] = np.abs(samples[3:])
+    # Found by a review: far below 0 for most of the run, and a large gain now and then.
+    samples[0] = np.tile([-300.0, -20.0, -1000.0, 124.875, 124.875, -1000.0, 124.875, -120.0], 4)
+    scores = pair.filter.scores(pair.rows_of(samples))
+    slow = user_kernels._logarithmic(scores, pair._terms(1.0, 1.0), 1.0)
+    np.testing.assert_allclose(pair.log_means(scores, 1.0, 1.0), slow, rtol=1e-10, atol=1e-10)

@@ -40,7 +40,8 @@ def rounding_of(pair: Pair, copies: int = 1, scale: float = 1.0) -> float:
     whole = _LARGEST_NORMAL * sigma * math.sqrt(n) + moved_by_all * (
         math.sqrt(turns) if strategy.bands <= gap else turns
     )
-    largest_gain = (moved * within_reach + moved**2 / 2) / sigma**2
+    overlap = moved**2 / 4 if pair.vectors > 1 else 0.0  # columns of several vectors meet
+    largest_gain = (moved * within_reach + moved**2 / 2 + overlap) / sigma**2
     if not isinstance(strategy, Toeplitz):
         error_of_score = (n + 2) * whole
     elif strategy.bands <= DIRECT_BANDS:

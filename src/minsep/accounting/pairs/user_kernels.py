@@ -22,7 +22,11 @@ from minsep.numerics import exp_up_to_709
 _BLOCK = 32
 _TABLE_BYTES = 1 << 20  # about a second-level cache
 _FEWEST_ROWS, _MOST_ROWS = 2, 32  # of two samples each
-_MODERATE = 500.0
+_MODERATE_GAIN = 500.0
+_SMALLEST, _LARGEST = 2.0**200, 2.0**1000
+
+MODERATE_WAIT = 100.0
+"""Up to which k_u b |log(1 - p)| the recursion may work with rescaled numbers."""
 
 
 class UserTerms(NamedTuple):
@@ -43,7 +47,7 @@ def user_log_means(rows: Rows, terms: UserTerms, linear: float, moderate: bool) 
     """Return log E_x exp(linear * scores of x - what `terms` takes off), for samples in rows.
 
     The recursion runs on the g_i(S) themselves, rescaled, as long as they are of moderate size, and else on their
-    logarithms; `moderate` says whether waiting for b iterations leaves g within e^300 of itself.
+    logarithms; `moderate` says whether waiting for b iterations leaves g within e^100 of itself.
     """
     size = 16 * terms.window * terms.moves.blocked.size
     together = min(max(_TABLE_BYTES // size, _FEWEST_ROWS), _MOST_ROWS)
@@ -80,11 +84,12 @@ def _coefficients(terms, i, out):  # type: ignore[no-untyped-def]  # pragma: no 
 def _rescaled(rows, terms, linear):  # type: ignore[no-untyped-def]  # pragma: no cover
     """The recursion on g times a factor for each sample; not finite where that could lose anything.
 
-    g_i(empty) is kept near 2^600, so an entry that rounds to 0 is below 2^-1674 of it. Let W be the weight of all that
-    leads from the start to that entry at iteration i. Waiting until all copies are free shows that the result is at
-    least W e^-300 g_(i+b)(empty). Within b iterations every copy takes part once at most, and a blocked copy gains no
-    more than a free one that waits, so g_i(empty) <= e^(500 + 300) g_(i+b)(empty) as long as the gains of all copies
-    together are at most 500. What is lost is thus below 2^-1674 e^1100 < 2^-87 of the result.
+    In every step g_i(empty) is between 2^200 and 2^1000, so rounding to zero or to a denormal number changes an entry
+    by less than 2^-1270 of it. Let W be the weight of all that leads from the start to an entry at iteration i. Waiting
+    until all copies are free shows that the result is at least W e^-100 g_(i+b)(empty). Within b iterations every copy
+    takes part once at most, and a blocked copy gains no more than a free one that waits, so g_i(empty) is at most
+    e^(500 + 100) g_(i+b)(empty) as long as the gains of all copies together are at most 500. What an entry loses is
+    thus below 2^-1270 e^700 < 2^-259 of the result, and all of them together below 2^-200.
     """
     n = terms.half_norms.size
     samples = 2 * rows.shape[0]
@@ -95,6 +100,7 @@ def _rescaled(rows, terms, linear):  # type: ignore[no-untyped-def]  # pragma: n
     unit = np.full(samples, MIDDLE)  # the value 1
     log_scale = np.full(samples, -math.log(MIDDLE))
     greatest = np.full(samples, -np.inf)
+    safe = np.full(samples, True)
     gains = np.empty((_BLOCK, samples))
     powers = np.ones((copies + 1, samples))
     logs = np.empty((states, copies + 1))
@@ -126,6 +132,8 @@ def _rescaled(rows, terms, linear):  # type: ignore[no-untyped-def]  # pragma: n
                     power = powers[j]
                     for s in range(samples):
                         value[s] += factor * power[s] * following[s]
+            for s in range(samples):
+                safe[s] &= _SMALLEST < current[0, s] < _LARGEST
         empty = table[start % window, 0]
         for s in range(samples):
             if not LOWEST < empty[s] < HIGHEST:
@@ -143,7 +151,7 @@ def _rescaled(rows, terms, linear):  # type: ignore[no-untyped-def]  # pragma: n
         for s in range(samples):
             total[s] += weight * reached[s]
     for s in range(samples):
-        moderate = copies * greatest[s] <= _MODERATE and np.isfinite(total[s])
+        moderate = safe[s] and copies * greatest[s] <= _MODERATE_GAIN and np.isfinite(total[s])
         total[s] = math.log(total[s]) + log_scale[s] if moderate else np.nan
     return total
 

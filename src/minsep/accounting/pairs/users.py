@@ -7,10 +7,9 @@ from functools import cached_property
 import numpy as np
 
 from minsep.accounting.pairs.base import TiltablePair
-from minsep.accounting.pairs.kernels import MODERATE_DECAY
 from minsep.accounting.pairs.min_sep import MinSepPair, log_miss_of
 from minsep.accounting.pairs.states import cached_gram_table, state_space
-from minsep.accounting.pairs.user_kernels import UserTerms, user_log_means
+from minsep.accounting.pairs.user_kernels import MODERATE_WAIT, UserTerms, user_log_means
 from minsep.arrays import FloatArray, IntegerArray, Rows
 from minsep.participation.renewal import RenewalLaw
 from minsep.participation.times import draw_times
@@ -77,7 +76,7 @@ class UserPair(TiltablePair):
 
     def log_means(self, scores: Rows, linear: float, quadratic: float, weight: float = 1.0) -> FloatArray:
         """Return log E_x of weight^|x| exp(linear <C x, y>/s2 - quadratic |C x|^2/(2 s2)): log P/Q when all are 1."""
-        moderate = -self.user_bound * self.min_sep * log_miss_of(self.prob) <= MODERATE_DECAY
+        moderate = -self.user_bound * self.min_sep * log_miss_of(self.prob) <= MODERATE_WAIT
         return user_log_means(scores, self._terms(quadratic, weight), linear, moderate)
 
     def _terms(self, quadratic: float, weight: float) -> UserTerms:
