@@ -31,7 +31,7 @@ from minsep.accounting.importance import BoundedLaw, PlainLaw, add_bound, law_fr
 from minsep.accounting.pairs import TiltablePair
 from minsep.accounting.reduction import reduction_for, unreduced
 from minsep.accounting.schemes import exact_curve
-from minsep.accounting.sequential import Wealth, false_pass_probability
+from minsep.accounting.sequential import MOST_LEVEL, Wealth, false_pass_probability
 from minsep.engine import Compute
 from minsep.mechanism import Mechanism
 
@@ -149,7 +149,7 @@ def _check_average(
     drawn = draw_values(law, claim.epsilon, proof.seed, outcome.samples, compute)
     mean = sum(float(np.minimum(values, 1.0).sum()) for values in drawn) / outcome.samples
     _require_equal("mean", outcome.mean, mean)
-    _require(mean <= outcome.threshold < whole < claim.level < 0.5, f"the average {mean:g} is too large")
+    _require(mean <= outcome.threshold < whole < claim.level < MOST_LEVEL, f"the average {mean:g} is too large")
 
 
 def _require_law(proof: BoundProof | SampledProof, law: BoundedLaw, bound: float) -> None:

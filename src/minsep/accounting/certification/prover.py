@@ -27,7 +27,7 @@ from minsep.accounting.exact import ExactCurve
 from minsep.accounting.importance import DEFAULT_MEMORY, BoundedLaw, PlainLaw, best_law, best_tangent, shifted_laws
 from minsep.accounting.pairs import Pair, TiltablePair
 from minsep.accounting.reduction import Reduction, best_reduction, unreduced
-from minsep.accounting.sequential import BettingVerifier, FixedSampleVerifier, Verifier, Wealth
+from minsep.accounting.sequential import MOST_LEVEL, BettingVerifier, FixedSampleVerifier, Verifier, Wealth
 from minsep.engine import LOCAL, Compute
 from minsep.mechanism import Mechanism
 from minsep.progress import Progress, Report
@@ -36,7 +36,6 @@ _PATIENCE, _MOST_PATIENCE = 6.0, 40.0
 _TRIFLING_WORK = 2e8  # samples times iterations: some seconds
 _CHEAP_WORK = 1.2e9  # samples times iterations: under a minute
 _FAIR_SHARE, _HOPE = 0.25, 0.65
-_MOST_LEVEL_OF_AVERAGE = 0.5  # up to there the Chernoff bound allows for the generator
 _MOST_MEMORY = 1 << 50
 
 
@@ -141,8 +140,8 @@ class Prover:
 
     def _average(self, pair: Pair, claim: Claim, verifier: FixedSampleVerifier, seed: int) -> AnyProof:
         """Draw all samples of the paper's verifier, and compare their average with its threshold."""
-        if claim.level >= _MOST_LEVEL_OF_AVERAGE:
-            return Refusal(claim, f"a fixed number of samples shows no level of {_MOST_LEVEL_OF_AVERAGE:g} or more")
+        if claim.level >= MOST_LEVEL:
+            return Refusal(claim, f"a fixed number of samples shows no level of {MOST_LEVEL:g} or more")
         law = PlainLaw(pair, claim.direction)
         samples, total = 0, 0.0
         for values in draw_values(law, claim.epsilon, seed, verifier.samples, self.compute):

@@ -25,8 +25,8 @@ def law_from(description: Description, pair: Pair, direction: Direction) -> Boun
         case {"kind": "plain", **rest} if not rest:
             return PlainLaw(pair, direction)
         case {"kind": "tilted", "copies": int() as copies, "tilt": float() as tilt, **rest} if not rest:
-            known = isinstance(pair, TiltablePair) and 1 <= copies <= _MOST_COPIES
-            if isinstance(pair, TiltablePair) and known and affordable(pair.single, copies, _MOST_TABLE):
+            few = 1 <= copies <= _MOST_COPIES
+            if isinstance(pair, TiltablePair) and few and affordable(pair.single, copies, _MOST_TABLE):
                 return TiltedLaw(pair, direction, copies, tilt)
         case {
             "kind": "shifted",

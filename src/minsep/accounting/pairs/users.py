@@ -62,10 +62,6 @@ class UserPair(TiltablePair):
         """All examples of the user may take part together."""
         return self.user_bound
 
-    def takes_logarithms(self, largest_gain: float) -> bool:
-        """Whether gains are so large, or waits so long, that the recursion may work with logarithms."""
-        return True
-
     def participations(self, key: Key, chunk: int) -> tuple[IntegerArray, IntegerArray, FloatArray]:
         """Return (sample, time, number of columns) of all participations in a chunk of samples from P."""
         n, count = self.strategy.iterations, self.samples_in_chunk

@@ -3,6 +3,7 @@
 from minsep import _validation as validate
 from minsep.accounting.sequential.betting import BettingVerifier, Wealth
 from minsep.accounting.sequential.fixed_sample import (
+    MOST_LEVEL,
     FixedSampleVerifier,
     false_pass_probability,
     fixed_sample_verifier,
@@ -10,6 +11,7 @@ from minsep.accounting.sequential.fixed_sample import (
 from minsep.accounting.sequential.verifier import Verifier
 
 __all__ = [
+    "MOST_LEVEL",
     "BettingVerifier",
     "FixedSampleVerifier",
     "Verifier",

@@ -14,6 +14,9 @@ from scipy.optimize import minimize_scalar
 from minsep import _validation as validate
 from minsep.accounting.sequential.verifier import Verifier
 
+MOST_LEVEL = 0.5
+"""Below it the Chernoff bound allows for the generator of the samples: docs/certified-sampling.md, section 5."""
+
 
 @dataclass(frozen=True)
 class FixedSampleVerifier(Verifier):
