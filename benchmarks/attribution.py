@@ -1,16 +1,16 @@
 """Examples of several users, at the size of arXiv: `python -m benchmarks.attribution [--graph arxiv_graph.npz]`.
 
 Without a path the graph is generated, of about the same shape; a second one has 2 million examples and 6 million edges.
-`--table` calibrates the paper's setting instead: 25 noise multipliers with certificates, beside DP-SGD and BandMF
-without amplification, and prints each line of a Markdown table when it is done; with `--graph` at the sampling
-probabilities of that graph, and else at those of 300,000 examples that do not block each other. `--bands` and
-`--epsilons` take parts.
+`--table` calibrates the paper's setting instead, with certificates: 25 noise multipliers for each of independent
+processes, one example a user, and the paper's Algorithm 3 under its assumption, beside BandMF without amplification. It
+prints each line of a Markdown table when it is done; with `--graph` at the sampling probabilities of that graph, and
+else at those of 300,000 examples that do not block each other. `--bands` and `--epsilons` take parts.
 """
 
 import argparse
 import math
 import time
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 from scipy.optimize import brentq
@@ -105,49 +105,64 @@ def figures(path: str | None) -> None:
     print_comparisons("Examples of several users", rows)
 
 
+def schemes_of(path: str | None, band: int) -> dict[str, minsep.Scheme]:
+    """Return the schemes of the table by name, each with the sampling probability that it needs for the batches."""
+    if path is None:
+        rates = dict.fromkeys((1, 2), BATCH / EXAMPLES)
+        # Examples that do not block each other: a graph's own p is larger, by how much they do.
+        blocking = conditional(minsep.MinSep(rates[2], band).sampling_prob, band, user_bound=USER_BOUND)
+    else:
+        rates = {bound: BATCH / bounded_graph(path, bound).num_examples for bound in (1, 2)}
+        blocking = conditional(expected_batch=BATCH, min_sep=band, graph=bounded_graph(path, USER_BOUND))
+    return {
+        "independent processes, k_u = 2": minsep.UserMinSep(rates[2], band, USER_BOUND),
+        "k_u = 1": minsep.UserMinSep(rates[1], band, 1),
+        "Algorithm 3, k_u = 2, CONDITIONAL": blocking,
+    }
+
+
+@cache
+def bounded_graph(path: str, user_bound: int) -> minsep.AttributionGraph:
+    """Return what is kept of a graph; copies are made where a user has room for them."""
+    return minsep.bound_contributions(loaded(path), user_bound, duplicates=user_bound > 1).graph
+
+
 def table(path: str | None, bands: list[int], epsilons: list[float]) -> None:
-    """Print noise multipliers as a Markdown table, line by line, with the time that each took."""
-    graph = None
-    if path is not None:
-        graph = minsep.bound_contributions(loaded(path), USER_BOUND, duplicates=True).graph
-    examples = EXAMPLES if graph is None else graph.num_examples
-    print(f"n = {ITERATIONS:,}, expected batch {BATCH:,} of {examples:,}, k_u = {USER_BOUND}, delta = {DELTA:g}")
-    print("| scheme | " + " | ".join(f"epsilon {epsilon:g}" for epsilon in epsilons) + " |")
-    print("|---" * (len(epsilons) + 1) + "|", flush=True)
+    """Print noise multipliers as a Markdown table, line by line, with the seconds that each took."""
+    kept = [EXAMPLES, EXAMPLES] if path is None else [bounded_graph(path, bound).num_examples for bound in (1, 2)]
+    print(
+        f"n = {ITERATIONS:,}, expected batch {BATCH:,}, delta = {DELTA:g}, {kept[0]:,} (k_u = 1) and {kept[1]:,} kept"
+    )
+    print("| bands = b | scheme | p | " + " | ".join(f"epsilon {epsilon:g}" for epsilon in epsilons) + " |")
+    print("|---" * (len(epsilons) + 3) + "|", flush=True)
     start = time.perf_counter()
     for band in [1, *bands]:
         strategy = minsep.BandedToeplitz.optimal(iterations=ITERATIONS, bands=band)
-        if graph is None:
-            scheme = conditional(sampling_prob_of_singles(band), band, user_bound=USER_BOUND)
-        else:
-            scheme = conditional(expected_batch=BATCH, min_sep=band, graph=graph)
-        cells: dict[float, str] = {}
-        near = None
-        for epsilon in sorted(epsilons, reverse=True):
-            took, found = seconds(
-                lambda s=strategy, c=scheme, e=epsilon, near=near: minsep.calibrate(s, c, e, DELTA, near=near)
-            )
-            assert found.certificate.passed
-            assert found.mechanism.scheme == scheme
-            # Half of epsilon needs about this much more noise.
-            near = 1.3 * found.mechanism.noise_multiplier
-            cells[epsilon] = f"{found.mechanism.noise_multiplier:.4f} ({took:.0f} s)"
-        name = "DP-SGD, b = 1" if band == 1 else f"b-min-sep, b = bands = {band}"
-        print(f"| {name} | " + " | ".join(cells[epsilon] for epsilon in epsilons) + " |", flush=True)
-    print(f"| BandMF unamplified, b = {FIXED_MIN_SEP}, k = {FIXED_PARTICIPATIONS} | ", end="")
+        for name, scheme in schemes_of(path, band).items():
+            if band == 1 and "Algorithm" in name:
+                continue  # Nothing blocks: the same as independent processes.
+            cells = noise_multipliers(strategy, scheme, epsilons)
+            values = " | ".join(cells[epsilon] for epsilon in epsilons)
+            print(f"| {band} | {name} | {scheme.sampling_prob:.6f} | {values} |", flush=True)
     strategy = minsep.BandedToeplitz.optimal(iterations=ITERATIONS, bands=FIXED_MIN_SEP)
     sensitivity = strategy.sensitivity(FIXED_MIN_SEP, FIXED_PARTICIPATIONS)
-    print(" | ".join(f"{gaussian_noise(sensitivity, epsilon):.4f}" for epsilon in epsilons) + " |")
+    values = " | ".join(f"{gaussian_noise(sensitivity, epsilon):.4f}" for epsilon in epsilons)
+    print(f"| {FIXED_MIN_SEP} | without amplification, at most {FIXED_PARTICIPATIONS} times | | {values} |")
     print(f"All in {time.perf_counter() - start:.0f} s.")
 
 
-def sampling_prob_of_singles(min_sep: int) -> float:
-    """Return the p of single examples for the expected batch: p0 / (1 - p0 (b - 1)).
-
-    A graph's own p is larger, by how much its examples block each other.
-    """
-    rate = BATCH / EXAMPLES
-    return rate / (1 - rate * (min_sep - 1))
+def noise_multipliers(strategy: minsep.Strategy, scheme: minsep.Scheme, epsilons: list[float]) -> dict[float, str]:
+    """Return the certified noise multiplier at each epsilon, with the seconds that it took."""
+    cells: dict[float, str] = {}
+    near = None
+    for epsilon in sorted(epsilons, reverse=True):
+        took, found = seconds(lambda e=epsilon, near=near: minsep.calibrate(strategy, scheme, e, DELTA, near=near))
+        assert found.certificate.passed
+        assert found.mechanism.scheme == scheme
+        # Half of epsilon needs about this much more noise.
+        near = 1.3 * found.mechanism.noise_multiplier
+        cells[epsilon] = f"{found.mechanism.noise_multiplier:.4f} ({took:.0f} s)"
+    return cells
 
 
 def gaussian_noise(sensitivity: float, epsilon: float) -> float:

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import optimize, stats
+from scipy import optimize, special, stats
 
 import minsep
 from minsep.accounting.importance import (
@@ -15,6 +15,8 @@ from minsep.accounting.importance import (
     WeightedLaw,
     best_law,
     best_tangent,
+    law_from,
+    law_in_words,
     tangent_at,
     tangents,
 )
@@ -151,7 +153,88 @@ def test_the_bound_of_add_is_above_the_integral(user_bound, sigma):
             assert truth - 1e-9 <= best_tangent(pair, epsilon)[0] <= 2 * truth + 0.1
 
 
+@pytest.mark.parametrize("case", [*CASES[:6], *CASES[12:17:2], CASES[-1]], ids=str)
+@pytest.mark.parametrize("copies", [1, 2, 3])
+@pytest.mark.parametrize("tilt", [1.0, 1.4, -0.7])
+def test_constant_of_user_copies_equals_the_sum_over_all_tuples(case, copies, tilt):
+    """M from the definition: tuples of the sums themselves, not of the vectors that the tables know."""
+    pair = pair_of(*case)
+    law, matrix, s2 = law_of(pair), pair.strategy.dense(), pair.noise_multiplier**2
+    moved, logs = np.array(list(law)) @ matrix.T, np.log(list(law.values()))
+    if len(logs) ** copies > 3e6:
+        return
+    own = logs + (tilt * tilt - tilt) * (moved**2).sum(axis=1) / (2 * s2)
+    between = tilt * tilt * moved @ moved.T / s2
+    total = np.zeros((1,) * copies)
+    for place in range(copies):
+        total = total + own.reshape([-1 if axis == place else 1 for axis in range(copies)])
+    for one, other in itertools.combinations(range(copies), 2):
+        shape = [len(logs) if axis in (one, other) else 1 for axis in range(copies)]
+        total = total + between.reshape(shape)
+    bounded = TiltedLaw(pair, "remove" if tilt > 0 else "add", copies, tilt, whole=True)
+    assert bounded.log_constant == pytest.approx(special.logsumexp(total), rel=1e-11, abs=1e-11)
+
+
+@pytest.mark.parametrize("case", [CASES[2], CASES[5], CASES[14]], ids=str)
+def test_user_copies_are_drawn_by_their_weights(case):
+    """The sum over two copies, in a chi-squared test of the most frequent outcomes."""
+    pair = pair_of(*case)
+    law, matrix, s2, tilt = law_of(pair), pair.strategy.dense(), pair.noise_multiplier**2, 1.3
+    expected = {}
+    for (x, one), (y, other) in itertools.product(law.items(), repeat=2):
+        a, b = matrix @ np.array(x), matrix @ np.array(y)
+        weight = one * other * math.exp((tilt * tilt - tilt) * (a @ a + b @ b) / (2 * s2) + tilt * tilt * (a @ b) / s2)
+        both = tuple(int(value) for value in np.add(x, y))
+        expected[both] = expected.get(both, 0.0) + weight
+    whole = sum(expected.values())
+    tuples = TiltedLaw(pair, "remove", 2, tilt, whole=True).law
+    counts, chunks = {}, 40
+    for chunk in range(chunks):
+        sums = np.zeros((pair.samples_in_chunk, case[0]), dtype=int)
+        samples, times, weights = tuples.draw(Key.from_seed(3), chunk)
+        np.add.at(sums, (samples, times), weights.astype(int))
+        for row in map(tuple, sums.tolist()):
+            counts[row] = counts.get(row, 0) + 1
+    drawn = chunks * pair.samples_in_chunk
+    assert set(counts) <= set(expected)
+    frequent = [x for x, weight in expected.items() if weight / whole * drawn > 20]
+    observed = np.array([counts.get(x, 0) for x in frequent])
+    wanted = np.array([expected[x] / whole * drawn for x in frequent])
+    rest = drawn - observed.sum(), max(drawn - wanted.sum(), 1.0)
+    statistic = ((observed - wanted) ** 2 / wanted).sum() + (rest[0] - rest[1]) ** 2 / rest[1]
+    assert stats.chi2.sf(statistic, len(frequent)) > FALSE_ALARM
+
+
+def test_user_copies_are_named_in_certificates():
+    pair = pair_of(6, 2, 3, 0.3, "warm", 2)
+    law = TiltedLaw(pair, "remove", 2, 1.2, whole=True)
+    description = {"kind": "tilted", "copies": 2, "tilt": 1.2, "whole": True}
+    assert law.describe() == description
+    assert law_from(description, pair, "remove") == law
+    assert law_in_words(description) == "a tilted law (2 copies of the user, tilt 1.2)"
+    for wrong in ({**description, "whole": False}, {**description, "more": 1}, {**description, "copies": 99}):
+        with pytest.raises(ValueError, match="no such law"):
+            law_from(wrong, pair, "remove")
+    with pytest.raises(ValueError, match="no such law"):
+        law_from(description, pair.single, "remove")
+    with pytest.raises(ValueError, match="whole is True, but x is a single vector"):
+        TiltedLaw(pair.single, "remove", 2, 1.2, whole=True)
+
+
+def test_user_copies_win_at_large_epsilon():
+    """Few bands and a large epsilon: copies of one example have hardly any bound, copies of the user a small one."""
+    scheme = minsep.UserMinSep(1024 / 300_000, 8, 2)
+    strategy = minsep.BandedToeplitz.optimal(iterations=1000, bands=8)
+    pair = UserPair(strategy, 0.553, prob=scheme.sampling_prob, min_sep=8, warm=True, user_bound=2)
+    best = best_law(pair, "remove", 16.0)
+    assert (best.copies, best.tilt, best.whole) == (2, 1.0, True)
+    assert math.exp(best.log_bound(16.0)) == pytest.approx(5.8e-5, rel=0.01)
+    small = UserPair(strategy, 1.019, prob=scheme.sampling_prob, min_sep=8, warm=True, user_bound=2)
+    assert not best_law(small, "remove", 4.0).whole
+
+
 LAWS = {
+    "whole": lambda pair, direction: TiltedLaw(pair, direction, 2, 1.0 if direction == "remove" else -0.3, True),
     "plain": lambda pair, direction: PlainLaw(pair, direction),
     "tilted": lambda pair, direction: TiltedLaw(pair, direction, pair.user_bound + 1, 1.2),
     "shifted": lambda pair, direction: ShiftedLaw(pair, 1.0, 0.8 / tangent_at(pair, 1.0).deviation),
@@ -193,12 +276,13 @@ def test_values_never_exceed_the_bound(direction, draws):
             return
 
 
+@pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("case", CASES[::4], ids=str)
-def test_no_point_exceeds_the_bound(case):
+def test_no_point_exceeds_the_bound(case, whole):
     """Maximise X over y by a search from many starts."""
     pair = pair_of(*case)
     epsilon = 0.7
-    law = TiltedLaw(pair, "remove", case[-1] + 1, 1.3)
+    law = TiltedLaw(pair, "remove", 2 if whole else case[-1] + 1, 1.3, whole)
     bound = law.log_bound(epsilon)
 
     def log_x(y):

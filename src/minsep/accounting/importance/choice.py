@@ -14,7 +14,7 @@ from minsep.accounting.pairs import Pair, TiltablePair
 from minsep.identity import Description
 
 _SMALL = 1_000.0  # times the level: tens of thousands of samples, not worth a longer search
-_MOST_COPIES = 12
+_MOST_COPIES, _MOST_USER_COPIES = 12, 4
 _MOST_TABLE = 8 << 30  # bytes
 _LARGEST_TILT = 6.0
 
@@ -24,10 +24,13 @@ def law_from(description: Description, pair: Pair, direction: Direction) -> Boun
     match description:
         case {"kind": "plain", **rest} if not rest:
             return PlainLaw(pair, direction)
-        case {"kind": "tilted", "copies": int() as copies, "tilt": float() as tilt, **rest} if not rest:
-            few = 1 <= copies <= _MOST_COPIES
-            if isinstance(pair, TiltablePair) and few and affordable(pair.single, copies, _MOST_TABLE):
-                return TiltedLaw(pair, direction, copies, tilt)
+        case {"kind": "tilted", "copies": int() as copies, "tilt": float() as tilt, **rest} if not rest or rest == {
+            "whole": True
+        }:
+            if isinstance(pair, TiltablePair) and 1 <= copies <= _MOST_COPIES:
+                vectors = pair.vectors if rest else 1
+                if affordable(pair.single, copies, _MOST_TABLE, vectors) and vectors > len(rest):
+                    return TiltedLaw(pair, direction, copies, tilt, whole=bool(rest))
         case {
             "kind": "shifted",
             "tangent_distance": float() as distance,
@@ -46,8 +49,9 @@ def law_in_words(description: Description) -> str:
     'a tilted law (2 copies, tilt 1.1)'
     """
     match description:
-        case {"kind": "tilted", "copies": copies, "tilt": tilt}:
-            return f"a tilted law ({copies} cop{'y' if copies == 1 else 'ies'}, tilt {tilt:.3g})"
+        case {"kind": "tilted", "copies": copies, "tilt": tilt, **rest}:
+            of = " of the user" if rest else ""
+            return f"a tilted law ({copies} cop{'y' if copies == 1 else 'ies'}{of}, tilt {tilt:.3g})"
         case {"kind": "shifted", "strength": strength}:
             return f"noise moved along a tangent of log P/Q (strength {strength:.3g})"
     return "the mechanism itself"
@@ -63,19 +67,34 @@ def best_law(
     best: BoundedLaw = PlainLaw(pair, direction)
     if not isinstance(pair, TiltablePair) or pair.upper_bound:
         return best
-    least = 0.0
+    least, small = 0.0, _SMALL * enough
     if direction == "add":
         best = min([best, *shifted_laws(pair, epsilon)], key=lambda law: law.log_bound(epsilon))
         least = best.log_bound(epsilon)
-        if math.exp(least) <= _SMALL * enough or pair.vectors > 1:
+        if math.exp(least) <= small:
             return best
-    previous = math.inf
+    # For `add`, copies of one of several vectors have no bound.
+    wholes = [False] if pair.vectors == 1 else [False, True] if direction == "remove" else [True]
+    for whole in wholes:
+        law = _best_tilted(pair, direction, epsilon, memory, enough, whole)
+        if law is not None and law.log_bound(epsilon) < least:
+            best, least = law, law.log_bound(epsilon)
+        if math.exp(least) <= small:
+            break
+    return best
+
+
+def _best_tilted(
+    pair: TiltablePair, direction: Direction, epsilon: float, memory: int, enough: float, whole: bool
+) -> TiltedLaw | None:
+    """Return the tilted law of least bound: of copies of one vector, or of all together."""
+    best, least, previous = None, math.inf, math.inf
     lowest = 1.0 if direction == "remove" else 0.05
     tilts = lowest, _LARGEST_TILT
-    for copies in range(1, _MOST_COPIES + 1):
-        if not affordable(pair.single, copies, memory):
+    for copies in range(1, (_MOST_USER_COPIES if whole else _MOST_COPIES) + 1):
+        if not affordable(pair.single, copies, memory, pair.vectors if whole else 1):
             break
-        candidate = _best_tilt(pair, direction, copies, epsilon, *tilts)
+        candidate = _best_tilt(pair, direction, copies, epsilon, tilts, whole)
         # With more copies the best tilt is slightly smaller.
         tilts = max(0.6 * abs(candidate.tilt), lowest), max(1.1 * abs(candidate.tilt), 1.5 * lowest)
         bound = candidate.log_bound(epsilon)
@@ -84,26 +103,38 @@ def best_law(
         previous = bound
         if bound < least:
             best, least = candidate, bound
-        if math.exp(least) <= enough:
+        if math.exp(min(least, 0.0)) <= enough:
             break
     return best
 
 
 def _best_tilt(
-    pair: TiltablePair, direction: Direction, copies: int, epsilon: float, lowest: float, highest: float
+    pair: TiltablePair,
+    direction: Direction,
+    copies: int,
+    epsilon: float,
+    tilts: tuple[float, float],
+    whole: bool,
 ) -> TiltedLaw:
     sign = 1.0 if direction == "remove" else -1.0
+    lowest, highest = tilts
+
+    def law(tilt: float) -> TiltedLaw:
+        return TiltedLaw(pair, direction, copies, sign * tilt, whole)
 
     def bound(tilt: float) -> float:
-        if copies * tilt <= pair.vectors and direction == "remove":
+        if copies * tilt <= pair.vectors and direction == "remove" and not whole:
             return 0.0
-        value = TiltedLaw(pair, direction, copies, sign * tilt).log_bound(epsilon)
+        value = law(tilt).log_bound(epsilon)
         return value if math.isfinite(value) else 1e300
 
+    # Tables of users are large: where the bound grows from the lowest tilt on, that is taken at once.
+    if whole and copies > 1 and lowest == 1.0 and bound(1.0) <= bound(1.05):
+        return law(1.0)
     # The bound is flat around its minimum: a coarse search is enough.
     tolerance = 0.04 * (highest - lowest) if highest < _LARGEST_TILT else 0.02
     found = optimize.minimize_scalar(bound, bounds=(lowest, highest), method="bounded", options={"xatol": tolerance})
     tilt = float(found.x)
     if direction == "remove" and copies > 1 and lowest == 1.0 and bound(1.0) <= float(found.fun):
         tilt = 1.0
-    return TiltedLaw(pair, direction, copies, sign * round(tilt, 4))
+    return law(round(tilt, 4))

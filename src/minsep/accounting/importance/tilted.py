@@ -8,6 +8,7 @@ from minsep.accounting.directions import Direction
 from minsep.accounting.importance.base import BoundedLaw, x_log_x
 from minsep.accounting.importance.tuple_law import TupleLaw
 from minsep.accounting.pairs import TiltablePair
+from minsep.accounting.pairs.rounding import distance_of_draws
 from minsep.arrays import FloatArray, Rows
 from minsep.identity import Description
 from minsep.randomness import Key
@@ -17,15 +18,16 @@ from minsep.randomness import Key
 class TiltedLaw(BoundedLaw):
     """The Renyi-tilted law dP'/dQ = F_t^k / M with F_t = E_x exp(t l_x): k copies, scale t.
 
-    `tilt` is t: at least 1 for `remove` and negative for `add`; the order is k |t|. Copies are of one participation
-    vector. If x is a sum of several, P/Q is at most that of one to their number, which divides the order for `remove`.
-    For `add` there is no bound then.
+    `tilt` is t: at least 1 for `remove` and negative for `add`; the order is k |t|. If x is a sum of several vectors,
+    copies are of x itself (`whole`), or of one vector. P/Q is at most that of one vector to their number, so that
+    divides the order of such copies for `remove`; for `add` they have no bound.
     """
 
     pair: TiltablePair
     direction: Direction
     copies: int
     tilt: float
+    whole: bool = False
     kind = "tilted"
 
     def __post_init__(self) -> None:
@@ -34,6 +36,8 @@ class TiltedLaw(BoundedLaw):
             raise ValueError(f"bands is {bands}, but a tilted law needs at most min_sep = {min_sep}.")
         if (self.direction == "remove" and self.tilt < 1) or (self.direction == "add" and self.tilt >= 0):
             raise ValueError(f"tilt is {self.tilt}, but it must be at least 1 for `remove` and below 0 for `add`.")
+        if self.whole and self.pair.vectors == 1:
+            raise ValueError("whole is True, but x is a single vector: it must be False.")
 
     @property
     def power(self) -> int:
@@ -49,7 +53,8 @@ class TiltedLaw(BoundedLaw):
     def law(self) -> TupleLaw:
         """Law of the tuples; t times the sum of their columns is the mean of the law's normals."""
         t, variance = self.tilt, self.pair.noise_multiplier**2
-        return TupleLaw(self.pair.single, self.copies, (t * t - t) / (2 * variance), t * t / variance)
+        own, shared = (t * t - t) / (2 * variance), t * t / variance
+        return TupleLaw(self.pair.single, self.copies, own, shared, vectors=self.pair.vectors if self.whole else 1)
 
     @property
     def log_constant(self) -> float:
@@ -58,9 +63,11 @@ class TiltedLaw(BoundedLaw):
 
     def log_bound(self, epsilon: float) -> float:
         """Return log M + the largest log of (R - e^eps) R^-a, or of (1 - e^eps R) R^a, a the order."""
-        a = self.copies * abs(self.tilt) / self.pair.vectors
-        if self.pair.vectors > 1 and (self.direction == "add" or a <= 1):
-            return math.inf
+        a = self.copies * abs(self.tilt)
+        if self.pair.vectors > 1 and not self.whole:
+            a /= self.pair.vectors
+            if self.direction == "add" or a <= 1:
+                return math.inf
         if self.direction == "remove":
             return self.log_constant - (a - 1) * epsilon + x_log_x(a - 1) - x_log_x(a)
         return self.log_constant - a * epsilon + x_log_x(a) - x_log_x(a + 1)
@@ -79,10 +86,17 @@ class TiltedLaw(BoundedLaw):
 
     def log_density(self, scores: Rows, log_ratio: FloatArray) -> FloatArray:
         """Return log dP'/dQ of samples, by their scores and log R."""
-        known = self.tilt == 1.0 and self.pair.vectors == 1
-        log_mean = log_ratio if known else self.pair.single.log_means(scores, self.tilt, self.tilt)
+        copied = self.pair if self.whole else self.pair.single
+        known = self.tilt == 1.0 and copied.vectors == self.pair.vectors
+        log_mean = log_ratio if known else copied.log_means(scores, self.tilt, self.tilt)
         return self.copies * log_mean - self.log_constant
+
+    @property
+    def distance(self) -> float:
+        """Probability that a drawn sample is not close to one of its exact law."""
+        return distance_of_draws(self.pair, self.grid, self.copies, self.tilt, self.law.vectors)
 
     def describe(self) -> Description:
         """Return the law as plain data."""
-        return {"kind": self.kind, "copies": self.copies, "tilt": self.tilt}
+        described = {"kind": self.kind, "copies": self.copies, "tilt": self.tilt}
+        return {**described, "whole": True} if self.whole else described

@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 
 from minsep.accounting.importance.tuple_tables import Beginning, Terms, draw_tuples, fill_table
 from minsep.accounting.pairs import MinSepPair
+from minsep.accounting.pairs.grouped_states import GroupedStateSpace, count_grouped_states, grouped_state_space
 from minsep.accounting.pairs.min_sep import log_miss_of
 from minsep.accounting.pairs.states import StateSpace, cached_gram_table, count_states, state_space
 from minsep.arrays import FloatArray, IntegerArray
@@ -18,13 +19,15 @@ from minsep.randomness.variates import uniforms
 DEFAULT_MEMORY = 1 << 30
 """Most bytes of a table."""
 _MOST_WORK = 2.5e7  # entries of a table times moves: about a second
+_MOST_MOVES_FOR_USERS = 160_000  # of all states: about a second to find where each leads
 
 
 @dataclass(frozen=True)
 class TupleLaw:
     """Tuples of participation vectors, each participation weighted: see `tuple_tables`.
 
-    `own` weighs squared norms, `shared` inner products of two copies, `log_weight` every participation.
+    `own` weighs squared norms, `shared` inner products of two copies, `log_weight` every participation. Each copy is
+    the sum of `vectors` independent participation vectors.
     """
 
     pair: MinSepPair
@@ -32,6 +35,7 @@ class TupleLaw:
     own: float
     shared: float
     log_weight: float = 0.0
+    vectors: int = 1
 
     @cached_property
     def log_constant(self) -> float:
@@ -45,8 +49,9 @@ class TupleLaw:
         starts = np.searchsorted(self._cumulative_starts, uniforms(words.take(2 * chunk, count)), side="right")
         starts = np.minimum(starts, self._cumulative_starts.size - 1)
         _, jumps, places = self._starts
-        room = 64 + 8 * count * (1 + self.copies)
-        while room <= 256 * count * (self.pair.strategy.iterations + 1) * self.copies:
+        drawn = self.copies * self.vectors
+        room = 64 + 8 * count * (1 + drawn)
+        while room <= 256 * count * (self.pair.strategy.iterations + 1) * drawn:
             source = uniforms(words.take(2 * chunk + 1, room))
             samples, times = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
             weights = np.empty(room)
@@ -58,7 +63,9 @@ class TupleLaw:
         raise FloatingPointError("A tuple of participations could not be drawn: its table is not finite.")
 
     @property
-    def _space(self) -> StateSpace:
+    def _space(self) -> StateSpace | GroupedStateSpace:
+        if self.vectors > 1:
+            return grouped_state_space(self.copies, self.vectors, self.pair.min_sep)
         return state_space(self.copies, self.pair.min_sep, self.pair.group)
 
     @cached_property
@@ -102,13 +109,18 @@ class TupleLaw:
     def _idle(self) -> FloatArray:
         """Log probability of no participation before each iteration, from the empty state on."""
         values = self._table[:, 0]
-        steps = self._terms.log_weights[self.copies, 0] + values[1:] - values[:-1]
+        steps = self._terms.log_weights[self._terms.moves.rows[0], 0] + values[1:] - values[:-1]
         return np.concatenate([[0.0], np.cumsum(np.minimum(steps, 0.0))])
 
 
-def affordable(pair: MinSepPair, copies: int, memory: int = DEFAULT_MEMORY) -> bool:
-    """Return whether the tables for so many copies fit into memory and patience."""
+def affordable(pair: MinSepPair, copies: int, memory: int = DEFAULT_MEMORY, vectors: int = 1) -> bool:
+    """Return whether the tables for so many copies, each of so many vectors, fit into memory and patience."""
     n = pair.strategy.iterations
-    states = count_states(copies, pair.min_sep, pair.group)
-    moves = math.comb(copies + pair.group, copies)
-    return 8 * (n + 1) * states <= memory and n * states * moves <= _MOST_WORK * (1 if copies > 2 else 100)
+    if vectors > 1:
+        states, moves = count_grouped_states(copies, vectors, pair.min_sep), (vectors + 1) ** copies
+        # Most of a user's moves cannot be made.
+        patient = states * moves <= _MOST_MOVES_FOR_USERS and n * states * moves <= 10 * _MOST_WORK
+    else:
+        states, moves = count_states(copies, pair.min_sep, pair.group), math.comb(copies + pair.group, copies)
+        patient = n * states * moves <= _MOST_WORK * (1 if copies > 2 else 100)
+    return patient and 8 * (n + 1) * states <= memory

@@ -9,6 +9,9 @@ the state is the multiset of the blocked copies' remaining times, each with the 
 but for a user with several examples). V_i(S) is the total weight of all that can happen from iteration i on; what
 happens at i is a move: how many of the free copies take part, with which multiplicities. When no copy is free there is
 nothing to decide, and the table jumps ahead to the first that is.
+
+A copy may also be a group of vectors: all examples of a user, who run processes of their own. Two vectors of a group
+then meet with t^2 - t in the place of t^2.
 """
 
 import math
@@ -41,35 +44,40 @@ class Beginning(NamedTuple):
 
 @numba.njit(nogil=True, cache=True)
 def fill_table(table, terms):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Fill `table[i % rows]` with log V_i for i = n - 1, ..., 0; `rows` is n + 1, or b + 1 for the first ones."""
+    """Fill `table[i % window]` with log V_i for i = n - 1, ..., 0; `window` is n + 1, or b + 1 for the first ones."""
     gram, log_weights, own, shared, moves = terms
-    jumps, targets, lags, multiplicities, blocked, sizes, sums, squares = moves
+    jumps, targets, lags, multiplicities, blocked, sizes, sums, squares, rows, owners, counts = moves
     n, bands = gram.shape
-    rows, states = table.shape
-    copies = log_weights.shape[0] - 1
+    window, states = table.shape
+    grouped = counts.shape[1] > 0
+    inside = 2.0 * own - shared
     values = np.empty(sizes.size)
     for i in range(n - 1, -1, -1):
         norm = gram[i, 0]
-        current = table[i % rows]
+        current = table[i % window]
         for state in range(states):
             overlap = 0.0
             for c in range(blocked[state]):
                 lag = lags[state, c]
                 if lag < bands:
                     overlap += multiplicities[state, c] * gram[i, lag]
-            free = copies - blocked[state]
+            row = rows[state]
             highest = -np.inf
             count = 0
             for move in range(sizes.size):
-                if sizes[move] > free:
-                    break
+                if targets[state, move] < 0:
+                    continue
                 after = i + 1 + jumps[state, move]
-                value = log_weights[free, move]
+                value = log_weights[row, move]
                 value += own * squares[move] * norm
                 value += shared * (0.5 * (sums[move] * sums[move] - squares[move]) * norm + sums[move] * overlap)
+                if grouped:
+                    for c in range(blocked[state]):
+                        if lags[state, c] < bands:
+                            value += inside * counts[move, owners[state, c]] * gram[i, lags[state, c]]
                 if after < n:
-                    value += table[after % rows, targets[state, move]]
-                values[move] = value
+                    value += table[after % window, targets[state, move]]
+                values[count] = value
                 highest = max(highest, value)
                 count += 1
             total = 0.0
@@ -85,10 +93,11 @@ def draw_tuples(table, terms, begin, uniforms, samples, times, weights):  # type
     Waiting in the empty state is drawn in one step: that makes long waits cheap.
     """
     gram, log_weights, own, shared, moves = terms
-    jumps, targets, lags, multiplicities, blocked, sizes, sums, squares = moves
+    jumps, targets, lags, multiplicities, blocked, sizes, sums, squares, rows, owners, counts = moves
     idle, start_jumps, start_places = begin
     n, bands = gram.shape
-    copies = log_weights.shape[0] - 1
+    grouped = counts.shape[1] > 0
+    inside = 2.0 * own - shared
     used = 0
     found = 0
     for sample in range(start_jumps.size):
@@ -119,18 +128,18 @@ def draw_tuples(table, terms, begin, uniforms, samples, times, weights):  # type
                 target = -math.expm1(idle[i + 1] - idle[i]) * uniforms[used]
                 used += 1
                 first = 1
-            free = copies - blocked[state]
+            row = rows[state]
             norm = gram[i, 0]
             overlap = -1.0
             running = 0.0
             chosen = first
             # The moves' probabilities sum to 1 up to rounding, so the first that passes the target is the one drawn.
             for move in range(first, sizes.size):
-                if sizes[move] > free:
-                    break
+                if targets[state, move] < 0:
+                    continue
                 chosen = move
                 after = i + 1 + jumps[state, move]
-                value = log_weights[free, move]
+                value = log_weights[row, move]
                 if move > 0:
                     if overlap < 0.0:
                         overlap = 0.0
@@ -140,6 +149,10 @@ def draw_tuples(table, terms, begin, uniforms, samples, times, weights):  # type
                                 overlap += multiplicities[state, c] * gram[i, lag]
                     value += own * squares[move] * norm
                     value += shared * (0.5 * (sums[move] * sums[move] - squares[move]) * norm + sums[move] * overlap)
+                    if grouped:
+                        for c in range(blocked[state]):
+                            if lags[state, c] < bands:
+                                value += inside * counts[move, owners[state, c]] * gram[i, lags[state, c]]
                 if after < n:
                     value += table[after, targets[state, move]]
                 running += math.exp(value - table[i, state])

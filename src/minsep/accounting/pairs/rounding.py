@@ -64,10 +64,11 @@ def rounding_of_inner_product(pair: Pair, deviation: float) -> float:
     return _ROOM * _UNIT * n * deviation * (_LARGEST_NORMAL * math.sqrt(n) + deviation)
 
 
-def distance_of_draws(pair: Pair, grid: float, copies: int = 1, scale: float = 1.0) -> float:
+def distance_of_draws(pair: Pair, grid: float, copies: int = 1, scale: float = 1.0, vectors: int = 1) -> float:
     """Return the probability that a drawn sample is, in a coupling, not close to one of its exact law.
 
     Close means that ln R and ln F are within `grid` of theirs: drawn normals lie on a grid, and exact ones do not.
+    Each of the copies of a tilted law has so many `vectors`.
 
     >>> from minsep import BandedToeplitz
     >>> from minsep.accounting.pairs import MinSepPair
@@ -81,7 +82,8 @@ def distance_of_draws(pair: Pair, grid: float, copies: int = 1, scale: float = 1
     # How far the normals of a sample may be moved in total, in standard deviations.
     room = grid * pair.noise_multiplier / (max(abs(scale), 1.0) * pair.columns_moved * overlapping)
     of_normals = n * 2.0**-52 / room + (100 * n * 2.0**-53 / room) ** 4
-    drawn = max(copies, pair.vectors)
-    starts = math.comb(min(gap, n) - 1 + drawn, drawn)
+    drawn = max(copies * vectors, pair.vectors)
+    starts_of_copy = math.comb(min(gap, n) + vectors - 1, vectors)
+    starts = math.comb(starts_of_copy - 1 + drawn // vectors, drawn // vectors)
     of_participations = (drawn * (turns + 2) * (n + 2) + starts + 64 * n) * 2.0**-52
     return min(of_normals + of_participations + pair.error_of_other_draws, 1.0)

@@ -94,6 +94,9 @@ class StateSpace:
             np.array([len(move) for move in self.moves]),
             np.array([sum(move) for move in self.moves], dtype=np.float64),
             np.array([sum(m * m for m in move) for move in self.moves], dtype=np.float64),
+            np.array([self.copies - len(state) for state in self.states]),
+            np.zeros(lags.shape, dtype=np.int32),
+            np.zeros((shape[1], 0)),
         )
 
     def log_move_weights(self, log_prob: FloatArray, log_miss: float) -> FloatArray:
@@ -138,7 +141,15 @@ class StateSpace:
 
 
 class Moves(NamedTuple):
-    """Where each move leads from each state, and what counts for its weight."""
+    """Where each move leads from each state, and what counts for its weight.
+
+    - `jumps`, `targets`: for each state and move the iterations passed over after it, and the state then.
+    - `lags`, `multiplicities`, `owners`: for each state and blocked copy how long ago it took part, with how many
+      columns, and the group that it belongs to.
+    - `blocked`: for each state the number of blocked copies; `rows`: its row in a table of the moves' probabilities.
+    - `sizes`, `sums`, `squares`: for each move the copies that take part, their columns, and the sum over groups of
+      squared numbers of columns; `counts`: the columns of each group, empty where each copy is a group of its own.
+    """
 
     jumps: NDArray[np.int32]
     targets: NDArray[np.int32]
@@ -148,6 +159,9 @@ class Moves(NamedTuple):
     sizes: IntegerArray
     sums: FloatArray
     squares: FloatArray
+    rows: IntegerArray
+    owners: NDArray[np.int32]
+    counts: FloatArray
 
 
 def gram_table(strategy: Strategy) -> FloatArray:
