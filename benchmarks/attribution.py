@@ -18,6 +18,7 @@ from scipy.optimize import brentq
 import minsep
 from benchmarks.report import Comparison, peak_memory, print_comparisons
 from minsep.accounting.exact import GaussianCurve
+from minsep.participation import Scheme
 
 ITERATIONS, BATCH, MIN_SEP, USER_BOUND = 1000, 1024, 32, 2
 EXAMPLES, DELTA = 300_000, 1 / 500_000
@@ -105,7 +106,7 @@ def figures(path: str | None) -> None:
     print_comparisons("Examples of several users", rows)
 
 
-def schemes_of(path: str | None, band: int) -> dict[str, minsep.Scheme]:
+def schemes_of(path: str | None, band: int) -> dict[str, Scheme]:
     """Return the schemes of the table by name, each with the sampling probability that it needs for the batches."""
     if path is None:
         rates = dict.fromkeys((1, 2), BATCH / EXAMPLES)
@@ -151,7 +152,7 @@ def table(path: str | None, bands: list[int], epsilons: list[float]) -> None:
     print(f"All in {time.perf_counter() - start:.0f} s.")
 
 
-def noise_multipliers(strategy: minsep.Strategy, scheme: minsep.Scheme, epsilons: list[float]) -> dict[float, str]:
+def noise_multipliers(strategy: minsep.BandedToeplitz, scheme: Scheme, epsilons: list[float]) -> dict[float, str]:
     """Return the certified noise multiplier at each epsilon, with the seconds that it took."""
     cells: dict[float, str] = {}
     near = None

@@ -65,10 +65,15 @@ class AttributionGraph:
                 f"{self.largest_degree:,} examples: bound contributions first, by minsep.bound_contributions."
             )
 
+    @property
+    def has_shared_examples(self) -> bool:
+        """Whether an example belongs to several users."""
+        return int(np.diff(self.offsets).max(initial=0)) > 1
+
     def check_one_owner(self) -> None:
         """Refuse a graph in which an example belongs to several users."""
-        owners = np.diff(self.offsets)
-        if owners.max() > 1:
+        if self.has_shared_examples:
+            owners = np.diff(self.offsets)
             example = int(owners.argmax())
             raise ValueError(f"shared is False, but example {example} belongs to {owners[example]} users.")
 

@@ -1,5 +1,6 @@
 """`minsep certify`, `calibrate`, `verify`, `delta` and `epsilon`: how private a mechanism is."""
 
+import math
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -208,6 +209,8 @@ def _advice(mechanism: Any, epsilon: float, delta: float) -> str:
         estimate = minsep.estimate_delta(mechanism, epsilon, samples=_ADVICE_SAMPLES)
     except ValueError:
         return "Try a larger noise multiplier: `minsep calibrate` finds the smallest that is certified."
+    if not estimate.resolved:
+        return f"At epsilon {epsilon:g}, delta is {estimate}. `minsep calibrate` finds the noise that is certified."
     estimated = (
         f"At epsilon {epsilon:g}, delta is estimated at {estimate.value:.3g} (standard error {estimate.stderr:.2g})"
     )
@@ -225,6 +228,7 @@ def _advice(mechanism: Any, epsilon: float, delta: float) -> str:
 def _print_estimate(name: str, estimate: Any, json: bool) -> None:
     if json:
         names = ("value", "stderr", "direction", "method", "samples", "remove", "remove_stderr", "add", "add_stderr")
-        print_json({name: getattr(estimate, name) for name in (*names, "upper_bound")})
+        values = {name: getattr(estimate, name) for name in (*names, "upper_bound", "resolved", "bound")}
+        print_json({name: None if value == math.inf else value for name, value in values.items()})
     else:
         print(f"{name}: {estimate}")

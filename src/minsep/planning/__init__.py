@@ -2,12 +2,13 @@
 
 from minsep.planning.candidates import Candidate
 from minsep.planning.comparison import Comparison, compare
-from minsep.planning.families import FAMILIES, PROPOSED
+from minsep.planning.families import BASELINES, FAMILIES, PROPOSED
 from minsep.planning.planner import SCHEMES, Plan, plan
 from minsep.planning.task import Task
 from minsep.planning.users import UserPlan, UserPlans, plan_users
 
 __all__ = [
+    "BASELINES",
     "FAMILIES",
     "PROPOSED",
     "SCHEMES",

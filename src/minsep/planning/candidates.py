@@ -105,4 +105,8 @@ def _reason_to_skip(task: Task, family: Family, bands: int, min_sep: int) -> str
         return f"an epoch has {task.longest_separation:,} batches"
     if bands > min_sep:
         return f"more bands than the separation, {min_sep:,}"
+    try:
+        family.scheme(task, min_sep)
+    except ValueError as error:
+        return str(error).rstrip(".")
     return ""

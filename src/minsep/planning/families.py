@@ -1,11 +1,22 @@
 """The schemes that a plan tries, each with the separations that make sense for it."""
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from minsep.participation import BallsInBins, CyclicPoisson, MinSep, Poisson, Scheme, UserMinSep
+from minsep.participation import (
+    BallsInBins,
+    CyclicPoisson,
+    MinSep,
+    MultiAttributionMinSep,
+    Poisson,
+    Scheme,
+    UserMinSep,
+)
 from minsep.planning.task import Task
+
+_MOST_WAIT = 100.0
 
 
 @dataclass(frozen=True)
@@ -19,6 +30,8 @@ class Family(ABC):
     """Whether participations are an epoch apart, whatever the task."""
     covers_users: ClassVar[bool] = True
     """Whether users with several examples can be accounted for."""
+    is_baseline: ClassVar[bool] = True
+    """Whether it is what others have, and ours is compared with."""
 
     def bands(self, max_bands: int) -> list[int]:
         """Return the numbers of bands to try."""
@@ -56,7 +69,9 @@ class PoissonFamily(Family):
 
     def scheme(self, task: Task, separation: int) -> Scheme:
         """Return the scheme for a task."""
-        return Poisson(task.rate) if task.user_bound == 1 else UserMinSep(task.rate, 1, task.user_bound)
+        if task.user_bound > 1:
+            return UserMinSep(task.rate, 1, task.user_bound, graph=task.graph)
+        return Poisson(task.rate)
 
     def name(self, separation: int) -> str:
         """Return the scheme in words."""
@@ -109,6 +124,7 @@ class MinSepFamily(Family):
 
     kind = MinSep.kind
     words = "b-min-sep"
+    is_baseline = False
 
     def separations(self, task: Task, bands: int, min_sep: int | None, epoch_is_tried: bool) -> list[int]:
         """Return the separation requested, or else the bands, doubled up to an epoch."""
@@ -117,13 +133,15 @@ class MinSepFamily(Family):
         if bands == 1:
             return []  # nothing to keep apart: as good as Poisson sampling
         separations = doubling(bands, task.longest_separation) or [bands]
+        if task.user_bound > 1:
+            separations = [b for b in separations if b == bands or _waits(task, b)]
         # With a separation of an epoch b-min-sep is balls-in-bins.
         return separations[:-1] if epoch_is_tried and len(separations) > 1 else separations
 
     def scheme(self, task: Task, separation: int) -> Scheme:
         """Return the scheme for a task."""
         if task.user_bound > 1:
-            return UserMinSep(task.rate, separation, task.user_bound)
+            return UserMinSep(task.rate, separation, task.user_bound, graph=task.graph)
         return MinSep(task.rate, separation)
 
     def name(self, separation: int) -> str:
@@ -131,11 +149,47 @@ class MinSepFamily(Family):
         return MinSep.in_words(separation)
 
 
+class BlockingFamily(MinSepFamily):
+    """b-min-sep in which a user's examples block each other: proven where no example has several users."""
+
+    kind = MultiAttributionMinSep.kind
+    words = "b-min-sep, blocking within a user"
+
+    def separations(self, task: Task, bands: int, min_sep: int | None, epoch_is_tried: bool) -> list[int]:
+        """Return the separations of b-min-sep if users have several examples of their own, and else nothing."""
+        if task.user_bound == 1 or task.graph is None or task.graph.has_shared_examples:
+            return []
+        return super().separations(task, bands, min_sep, epoch_is_tried)
+
+    def scheme(self, task: Task, separation: int) -> Scheme:
+        """Return the scheme for a task."""
+        return MultiAttributionMinSep(
+            expected_batch=task.batch_size,
+            min_sep=separation,
+            graph=task.graph,
+            user_bound=task.user_bound,
+            shared=False,
+        )
+
+    def name(self, separation: int) -> str:
+        """Return the scheme with its separation, in words."""
+        return f"{self.words}, b = {separation}"
+
+
 FAMILIES: dict[str, Family] = {
-    family.kind: family for family in (PoissonFamily(), CyclicPoissonFamily(), BallsInBinsFamily(), MinSepFamily())
+    family.kind: family
+    for family in (PoissonFamily(), CyclicPoissonFamily(), BallsInBinsFamily(), MinSepFamily(), BlockingFamily())
 }
+BASELINES = tuple(kind for kind, family in FAMILIES.items() if family.is_baseline)
+"""The schemes that b-min-sep is compared with."""
 PROPOSED = MinSep.kind
 """The scheme that the others are baselines for."""
+
+
+def _waits(task: Task, separation: int) -> bool:
+    """Return whether a user's examples wait long enough between participations for the fast recursion."""
+    prob = MinSep(task.rate, separation).sampling_prob
+    return prob < 1 and -task.user_bound * separation * math.log1p(-prob) <= _MOST_WAIT
 
 
 def doubling(first: int, last: int) -> list[int]:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from minsep import _validation as validate
 from minsep.accounting import Certificate
+from minsep.attribution import AttributionGraph
 from minsep.engine import LOCAL, Compute
 from minsep.mechanism import Mechanism
 from minsep.planning.candidates import Candidate, candidates
-from minsep.planning.families import FAMILIES, PROPOSED
+from minsep.planning.families import BASELINES, FAMILIES
 from minsep.planning.search import Search, error_of
 from minsep.planning.task import Task
 from minsep.progress import Report
@@ -47,7 +48,7 @@ class Plan:
     def baseline(self) -> Candidate:
         """The best of DP-SGD, cyclic Poisson and balls-in-bins with the paper's strategy, as it was estimated."""
         tried = [one for one in self.table if one.error is not None and one.shrink == 1.0]
-        return next((one for one in tried if one.scheme != PROPOSED), tried[0])
+        return next((one for one in tried if one.scheme in BASELINES), tried[0])
 
     @property
     def gain(self) -> float:
@@ -63,7 +64,7 @@ class Plan:
         first = f"{self.fallback} " if self.fallback else ""
         return first + (
             f"Train with {self.chosen.name} and noise multiplier {self.mechanism.noise_multiplier:.4g}: "
-            f"({self.task.epsilon:g}, {self.task.delta:g})-DP, "
+            f"({self.task.epsilon:g}, {self.task.delta:g})-DP{self.task.protected}, "
             f"{'certified' if self.certificate.passed else 'not certified'}, with a root mean squared error of "
             f"{self.error:.4g} for prefix sums."
         )
@@ -81,6 +82,7 @@ def plan(
     schemes: Iterable[str] = SCHEMES,
     max_batch_size: int | None = None,
     user_bound: int = 1,
+    graph: AttributionGraph | None = None,
     model_size: int | None = None,
     noise_memory: int = DEFAULT_NOISE_MEMORY,
     tune: bool = True,
@@ -99,6 +101,8 @@ def plan(
       `iterations` the number of steps; `epsilon` and `delta` are the budget.
     - `max_batch_size`, if given, cuts larger batches.
     - `user_bound` is the most examples of one user; the privacy is the user's. `plan_users` tries several bounds.
+    - `graph`, if given, says who the users of each example are. Where no example has several, b-min-sep in which a
+      user's examples block each other is tried beside b-min-sep of independent examples: both are proven.
     - `schemes` are the kinds of scheme to try.
     - `model_size` (number of parameters) and `noise_memory` (bytes) bound the memory for past noise.
     - `seed` makes the plan reproducible; by default it comes from the system's entropy, and is recorded.
@@ -112,7 +116,7 @@ def plan(
     True
     """
     task, schemes = _checked(
-        lambda: Task(num_examples, batch_size, iterations, epsilon, delta, max_batch_size, user_bound),
+        lambda: Task(num_examples, batch_size, iterations, epsilon, delta, max_batch_size, user_bound, graph),
         schemes,
         max_bands,
         min_sep,

@@ -1,9 +1,11 @@
 """What a person knows: the size of the data, the batches, the run and the budget."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from minsep import _validation as validate
+from minsep.attribution import AttributionGraph
 from minsep.budget import Budget
 from minsep.participation import Truncation
 
@@ -17,6 +19,7 @@ class Task:
     - `epsilon` and `delta` are the budget.
     - `max_batch_size`, if given, cuts larger batches.
     - `user_bound` is the most examples of one user, whose privacy is planned for.
+    - `graph`, if given, says who the users of each example are.
 
     >>> Task(num_examples=60_000, batch_size=512, iterations=2000, epsilon=4.0, delta=1e-5).longest_separation
     117
@@ -33,11 +36,12 @@ class Task:
     delta: float
     max_batch_size: int | None = None
     user_bound: int = 1
+    graph: AttributionGraph | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         examples = self.num_examples
         known = isinstance(examples, int) and examples >= 1
-        checks = [
+        checks: list[Callable[[], object]] = [
             lambda: validate.integer(num_examples=examples, at_least=1),
             lambda: validate.real(batch_size=self.batch_size, above=0, at_most=examples if known else None),
             lambda: validate.integer(iterations=self.iterations, at_least=1),
@@ -48,7 +52,25 @@ class Task:
         if self.max_batch_size is not None:
             least = math.ceil(self.batch_size) if self.batch_size > 0 else 1
             checks.append(lambda: validate.integer(max_batch_size=self.max_batch_size, at_least=least))
+        if self.graph is not None:
+            checks.append(self._check_graph)
         validate.all_of(*checks)
+
+    def _check_graph(self) -> None:
+        if not isinstance(self.graph, AttributionGraph):
+            raise ValueError(f"graph is {self.graph!r}, but it must be an AttributionGraph such as from_lists gives.")
+        if self.num_examples != self.graph.num_examples:
+            raise ValueError(
+                f"num_examples is {self.num_examples!r}, but the graph has {self.graph.num_examples:,} examples."
+            )
+        self.graph.check_user_bound(self.user_bound)
+
+    @property
+    def protected(self) -> str:
+        """Whose privacy is planned for, in words: nothing where it is that of examples."""
+        if self.user_bound == 1:
+            return "" if self.graph is None else " for users with one example each"
+        return f" for users with at most {self.user_bound} examples each"
 
     @property
     def rate(self) -> float:

@@ -119,6 +119,7 @@ def plan_users(
             min_sep=min_sep,
             schemes=schemes,
             user_bound=bound,
+            graph=bounded.graph,
             model_size=model_size,
             noise_memory=noise_memory,
             tune=tune,

@@ -12,7 +12,7 @@ from minsep.accounting import METHODS_IN_WORDS, Certificate, privacy_curve
 from minsep.arrays import FloatArray
 from minsep.mechanism import Mechanism
 from minsep.participation.truncation import PADDING
-from minsep.planning import FAMILIES, PROPOSED, Candidate, Comparison, Plan
+from minsep.planning import BASELINES, FAMILIES, Candidate, Comparison, Plan
 from minsep.strategy import BandedToeplitz
 
 # From a quarter of epsilon to twice epsilon: with 35 steps, one of them ends at epsilon.
@@ -155,7 +155,7 @@ def key_numbers(plan: Plan) -> list[tuple[str, str, str]]:
 def gain_over_baseline(plan: Plan) -> float | None:
     """Return the relative reduction of the error from the best baseline; None if there is none or it was chosen."""
     baseline = plan.baseline
-    if baseline.scheme == PROPOSED or baseline == plan.chosen or baseline.error is None:
+    if baseline.scheme not in BASELINES or baseline == plan.chosen or baseline.error is None:
         return None
     return 1 - plan.error / baseline.error
 
@@ -163,7 +163,7 @@ def gain_over_baseline(plan: Plan) -> float | None:
 def gains(plan: Plan) -> list[str]:
     """Return what the plan gains over the best baseline and by tuning the strategy, in sentences."""
     baseline, share = plan.baseline, gain_over_baseline(plan)
-    if baseline == plan.chosen and baseline.scheme != PROPOSED:
+    if baseline == plan.chosen and baseline.scheme in BASELINES:
         sentences = ["It is the best of the baselines: no other candidate has a smaller error."]
     elif share is None:
         sentences = ["Only b-min-sep was tried, so there is no baseline to compare with."]

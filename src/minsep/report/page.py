@@ -124,7 +124,7 @@ def _certificate(plan: Plan) -> str:
 def _privacy(plan: Plan) -> str:
     curve = data.curve(plan)
     rows = [
-        [f"{epsilon:.4g}", f"{remove:.3g}", f"{add:.3g}", f"{stderr:.1g}"]
+        [f"{epsilon:.4g}", f"{remove:.3g}", f"{add:.3g}", "not resolved" if np.isinf(stderr) else f"{stderr:.1g}"]
         for epsilon, remove, add, stderr in zip(curve.epsilons, curve.remove, curve.add, curve.stderrs, strict=True)
     ]
     return "<p>How δ falls as ε grows, for the mechanism of this plan.</p>" + _figure(

@@ -40,4 +40,5 @@ STYLES = {
     "cyclic-poisson": Style(ORANGE, "square", "s"),
     "balls-in-bins": Style(TEAL, "triangle-up", "^"),
     "min-sep": Style(BLUE, "circle", "o"),
+    "multi-attribution-min-sep": Style(PALE, "cross", "P"),
 }

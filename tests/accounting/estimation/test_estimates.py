@@ -400,15 +400,81 @@ def test_composition_with_another_event():
 
 def test_an_estimate_without_a_loss_does_not_look_certain():
     mech = mechanism(minsep.BandedToeplitz.optimal(iterations=50, bands=3), minsep.MinSep(rate=0.01, min_sep=5), 2.0)
-    estimate = minsep.estimate_delta(mech, 8.0, samples=1000, method="plain")
+    estimate = minsep.estimate_delta(mech, 0.5, samples=1000, method="plain")
     assert estimate.value == 0.0
-    assert estimate.stderr == pytest.approx(1e-3)
+    assert estimate.stderr == math.inf
+    assert not estimate.resolved
+    better = minsep.estimate_delta(mech, 0.5, samples=20_000)
+    assert better.resolved
+    assert better.value < estimate.bound < 1e-4
+    tiny = minsep.estimate_delta(mech, 8.0, samples=20_000)
+    assert tiny.resolved or tiny.bound < 1e-60
+    assert str(estimate) == f"not resolved by 1,000 samples: at most {estimate.bound:.3g}"
+    banded = minsep.BandedInverseToeplitz.square_root(iterations=30, bands=4)
+    mech = mechanism(banded, minsep.MinSep(rate=0.01, min_sep=8), 4.0)
+    estimate = minsep.estimate_delta(mech, 8.0, samples=1000)
+    assert not estimate.resolved
+    assert estimate.bound == pytest.approx(2 * math.log(1e6) / 1000)
+
+
+@pytest.mark.parametrize(("epsilon", "truth"), [(1.83, 2.3e-8), (1.6, 8.6e-7)])
+def test_add_of_poisson_sampling_does_not_mislead(epsilon, truth):
+    """Samples that miss the losses that matter once gave a millionth of the truth, with a small error beside it."""
+    mech = mechanism(minsep.BandedToeplitz.identity(iterations=1000), minsep.Poisson(0.01), 1.0)
+    exact = minsep.estimate_delta(mech, epsilon)
+    assert exact.add == pytest.approx(truth, rel=0.05)
+    for seed in range(3):
+        found = minsep.estimate_delta(mech, epsilon, samples=20_000, seed=seed, method="tilted")
+        for direction in ("remove", "add"):
+            value, error = getattr(found, direction), getattr(found, f"{direction}_stderr")
+            assert error < 0.1 * value
+            assert value == pytest.approx(getattr(exact, direction), abs=DEVIATIONS * error + 1e-3 * value)
+
+
+def test_a_law_that_misses_what_matters_shows(monkeypatch):
+    """If the pilot's law has nothing to do with the mechanism, the estimate is not resolved, and has a bound."""
+    from minsep.accounting.estimation import sampling
+
+    def astray(pair, direction, epsilon, key, compute):
+        law = sampling.AdaptedLaw(pair, direction, 0.0, 1.0, 400.0 if direction == "add" else -400.0)
+        return sampling.Pilot(law, 0.0, math.inf, 0.0)
+
+    monkeypatch.setattr(sampling, "run_pilot", astray)
+    strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
+    mech = mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), 2.0)
+    found = minsep.estimate_delta(mech, 1.0, samples=20_000)
+    assert not found.resolved
+    monkeypatch.undo()
+    truth = minsep.estimate_delta(mech, 1.0, samples=20_000)
+    assert truth.resolved
+    assert truth.value < found.bound < 1e4 * truth.value
+
+
+def test_balls_in_bins_of_tiny_deltas():
+    eight = mechanism(minsep.BandedToeplitz.identity(iterations=8), minsep.BallsInBins(8), 1.0)
+    found = minsep.estimate_delta(eight, 2.05, samples=20_000)
+    assert found.add == pytest.approx(1.25e-8, abs=DEVIATIONS * found.add_stderr + 1e-10)
+    assert found.add_stderr < 0.1 * found.add
+    many = mechanism(minsep.BandedToeplitz.identity(iterations=64), minsep.BallsInBins(64), 2.0)
+    epsilon = minsep.estimate_epsilon(many, 1e-8, samples=20_000)
+    assert epsilon.method == "tilted"
+    assert epsilon.value == pytest.approx(0.3295, abs=DEVIATIONS * epsilon.stderr + 5e-4)
+    assert epsilon.stderr < 0.01
+
+
+def test_much_noise_and_a_tiny_delta_are_resolved():
+    strategy = minsep.BandedToeplitz.optimal(iterations=2000, bands=64)
+    mech = mechanism(strategy, minsep.MinSep(rate=512 / 60_000, min_sep=64), 14.08)
+    found = minsep.estimate_delta(mech, 1.0, samples=20_000)
+    assert found.resolved
+    assert found.stderr < 0.03 * found.value
+    assert found.value == pytest.approx(8.2e-9, rel=0.15)
 
 
 def test_more_bands_than_min_sep_give_an_upper_bound():
     banded = minsep.BandedInverseToeplitz.square_root(iterations=30, bands=4)
     mech = mechanism(banded, minsep.MinSep(rate=0.01, min_sep=8), 1.0)
-    estimate = minsep.estimate_delta(mech, 1.0, samples=20_000)
+    estimate = minsep.estimate_delta(mech, 0.4, samples=20_000)
     assert estimate.upper_bound
     assert estimate.add == 0.0
     assert "upper bound" in str(estimate)

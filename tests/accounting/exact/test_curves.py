@@ -12,10 +12,10 @@ from dp_accounting.pld import common
 from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import fft
+from scipy import fft, stats
 
 import minsep
-from minsep.accounting.exact import GaussianCurve, PldCurve
+from minsep.accounting.exact import GaussianCurve, PldCurve, user_poisson_curve
 from minsep.accounting.exact.normal import normal_excess
 from minsep.accounting.exact.pld import _composed
 from minsep.accounting.schemes import exact_curve
@@ -160,3 +160,30 @@ def test_a_proof_at_the_edge_of_what_a_curve_carries_keeps_the_level_of_the_test
     assert passed.proofs[0].method == "pld"
     assert found <= passed.level < 1.5 * found
     assert minsep.verify(passed).holds
+
+
+@pytest.mark.parametrize(("sigma", "prob", "user_bound"), [(1.0, 0.004, 2), (0.4, 0.1, 3), (3.0, 0.05, 4)])
+def test_one_step_of_a_user_equals_the_integral(sigma, prob, user_bound):
+    """Hockey-stick divergences of the mixture, by quadrature: an independent method."""
+    sizes = np.arange(user_bound + 1)
+    weights = stats.binom.pmf(sizes, user_bound, prob)
+    curve = user_poisson_curve(sigma, user_bound, prob, 1, 1e-4)
+    y = np.linspace(-12 * sigma, user_bound + 12 * sigma, 400_001)
+    p, q = weights @ stats.norm.pdf(y, sizes[:, None], sigma), stats.norm.pdf(y, 0, sigma)
+    for epsilon in (0.0, 0.02, 0.3, 1.0, 2.0):
+        for direction, one, other in (("remove", p, q), ("add", q, p)):
+            truth = np.trapezoid(np.maximum(one - math.exp(epsilon) * other, 0.0), y)
+            found = float(curve.delta(epsilon, direction))
+            assert truth * (1 - 1e-7) - 1e-13 <= found <= truth * (1 + 1e-4) + 1e-9
+
+
+@pytest.mark.parametrize(("sigma", "prob", "user_bound"), [(1.0, 0.01, 2), (0.5, 0.03, 3)])
+def test_a_user_equals_the_peers_mixture(sigma, prob, user_bound):
+    sizes = np.arange(user_bound + 1)
+    peer = pld.from_mixture_gaussian_mechanism(
+        sigma, sizes, stats.binom.pmf(sizes, user_bound, prob), value_discretization_interval=1e-2
+    ).self_compose(50, 1e-15)
+    curve = user_poisson_curve(sigma, user_bound, prob, 50, 1e-2)
+    for epsilon in (0.5, 2.0, 5.0):
+        found = max(float(curve.delta(epsilon, direction)) for direction in ("remove", "add"))
+        assert found == pytest.approx(peer.get_delta_for_epsilon(epsilon), rel=1e-3, abs=1e-12)

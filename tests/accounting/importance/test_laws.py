@@ -9,7 +9,7 @@ from scipy import optimize, stats
 from scipy.special import logsumexp
 
 import minsep
-from minsep.accounting.importance import PlainLaw, TiltedLaw, best_law, shifted_laws, upward_values
+from minsep.accounting.importance import AdaptedLaw, PlainLaw, TiltedLaw, best_law, shifted_laws, upward_values
 from minsep.accounting.pairs import MinSepPair
 from minsep.randomness import Key
 from tests.oracles.divergence import group_law
@@ -256,3 +256,47 @@ def test_no_point_exceeds_the_bound_of_a_shift(n, bands, min_sep, prob, warm, co
         start = -tangent.distance * pair.noise_multiplier**2 * tangent.gradient / tangent.deviation
         found = optimize.minimize(lambda y: -log_x(y), start, method="Nelder-Mead", options={"maxiter": 300})
         assert -found.fun <= bounded.log_bound(0.3) + 1e-9
+
+
+ADAPTED = [
+    (1.0, 1.0, 0.0, 1.0),
+    (1.4, 2.0, 0.0, 1.0),
+    (0.0, 1.0, 3.0, 1.0),
+    (1.3, 1.5, 2.0, 1.0),
+    (0.7, 2.0, 1.5, 1.1),
+    (0.0, 1.0, 1.0, 0.9),
+]
+
+
+@pytest.mark.parametrize(
+    "case", [(6, 1, 1, 0.3, False, 1), (6, 1, 3, 0.3, True, 1), (7, 3, 4, 0.2, False, 1), (5, 2, 3, 0.3, False, 3)]
+)
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize(("scale", "weight", "shift", "spread"), ADAPTED)
+def test_adapted_laws_draw_from_their_densities(case, direction, scale, weight, shift, spread):
+    """E[dQ/dP'] and E[dP/dP'] are 1 within their errors, and the mean of a coordinate under Q is 0."""
+    pair = pair_of(*case, sigma=1.5)
+    if case[1] > 1 and spread != 1:
+        with pytest.raises(ValueError, match="spread is"):
+            AdaptedLaw(pair, direction, scale, weight, shift, spread)
+        return
+    sign = 1 if direction == "remove" else -1
+    law = AdaptedLaw(pair, direction, sign * scale, weight, sign * shift, spread)
+    draws = [law.draw(Key.from_seed(4), chunk) for chunk in range(40)]
+    ratio, density = (np.concatenate(parts) for parts in zip(*draws, strict=True))
+    deviations = stats.norm.isf(FALSE_ALARM / 2)
+    for log_weight in (-density, ratio - density):
+        weights = np.exp(log_weight)
+        assert abs(weights.mean() - 1) <= deviations * weights.std() / math.sqrt(weights.size) + 1e-9
+
+
+@pytest.mark.parametrize(("prob", "warm", "group"), [(0.3, True, 1), (0.3, False, 1), (1.0, True, 1), (0.2, False, 3)])
+def test_expected_participation_equals_the_enumeration(prob, warm, group):
+    pair = pair_of(7, 2, 3, prob, warm, group)
+    law = law_of(pair)
+    expected = np.array(list(law.values())) @ np.array(list(law))
+    np.testing.assert_allclose(pair.mean_participation, expected, rtol=1e-12)
+    moved = pair.strategy.dense() @ expected
+    drift = pair.drift
+    np.testing.assert_allclose(drift.scores, pair.strategy.dense().T @ moved / pair.noise_multiplier**2, rtol=1e-12)
+    assert drift.squared == pytest.approx(moved @ moved / pair.noise_multiplier**2)

@@ -9,10 +9,10 @@ from scipy import optimize, special, stats
 
 import minsep
 from minsep.accounting.importance import (
+    AdaptedLaw,
     PlainLaw,
     ShiftedLaw,
     TiltedLaw,
-    WeightedLaw,
     best_law,
     best_tangent,
     law_from,
@@ -233,12 +233,18 @@ def test_user_copies_win_at_large_epsilon():
     assert not best_law(small, "remove", 4.0).whole
 
 
+def sign_of(direction):
+    return 1.0 if direction == "remove" else -1.0
+
+
 LAWS = {
     "whole": lambda pair, direction: TiltedLaw(pair, direction, 2, 1.0 if direction == "remove" else -0.3, True),
     "plain": lambda pair, direction: PlainLaw(pair, direction),
     "tilted": lambda pair, direction: TiltedLaw(pair, direction, pair.user_bound + 1, 1.2),
     "shifted": lambda pair, direction: ShiftedLaw(pair, 1.0, 0.8 / tangent_at(pair, 1.0).deviation),
-    "weighted": lambda pair, direction: WeightedLaw(pair, direction, 1.3 if direction == "remove" else -0.8, 2.0),
+    "adapted": lambda pair, direction: AdaptedLaw(
+        pair, direction, 1.3 if direction == "remove" else -0.8, 2.0, sign_of(direction)
+    ),
 }
 
 

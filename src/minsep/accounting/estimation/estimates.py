@@ -1,5 +1,6 @@
 """Estimates of delta and epsilon, with their standard errors. An estimate is not a guarantee."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +23,10 @@ class Estimate:
     """A number with its standard error and its origin. It is not a guarantee.
 
     - `value` is the larger of the two directions, `remove` and `add`; a `stderr` of 0 means that it needed no samples.
-    - `remove_stderr` and `add_stderr` are the standard errors of the directions.
+    - `remove_stderr` and `add_stderr` are the standard errors of the directions; infinite if they cannot be trusted.
+    - `remove_bound` and `add_bound` are upper bounds where a delta is not resolved: proven, or from plain samples with
+      a chance of error of 1e-6. Elsewhere they are None.
+    - `resolved` says whether the value can be trusted.
     - `direction` says which of them is larger.
     - `method` is how it was computed, and `samples` is the number of samples in each direction.
     - `upper_bound` says whether the estimated quantity is itself an upper bound on the requested one.
@@ -35,6 +39,8 @@ class Estimate:
     method: str
     samples: int
     upper_bound: bool = False
+    remove_bound: float | None = None
+    add_bound: float | None = None
 
     @property
     def direction(self) -> Direction:
@@ -51,7 +57,32 @@ class Estimate:
         """Standard error of the larger of the two directions."""
         return self.remove_stderr if self.direction == "remove" else self.add_stderr
 
+    @property
+    def resolved(self) -> bool:
+        """Whether the value can be trusted: no direction that is not resolved may be larger than it."""
+        bounds = [
+            math.inf if bound is None else bound
+            for stderr, bound in ((self.remove_stderr, self.remove_bound), (self.add_stderr, self.add_bound))
+            if math.isinf(stderr)
+        ]
+        return math.isfinite(self.stderr) and all(bound <= self.value for bound in bounds)
+
+    @property
+    def bound(self) -> float | None:
+        """Upper bound where the value is not resolved, if one is known."""
+        if self.resolved:
+            return None
+        known = [bound for bound in (self.remove_bound, self.add_bound) if bound is not None]
+        return max([*known, *(value for value, stderr in self._directions if math.isfinite(stderr))], default=None)
+
+    @property
+    def _directions(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        return (self.remove, self.remove_stderr), (self.add, self.add_stderr)
+
     def __str__(self) -> str:
+        if not self.resolved:
+            most = "" if self.bound is None else f": at most {self.bound:.3g}"
+            return f"not resolved by {self.samples:,} samples{most}"
         error = "no sampling error" if self.stderr == 0 else f"standard error {self.stderr:.2g}"
         bound = ", upper bound" if self.upper_bound else ""
         return f"{self.value:.4g} (estimate by {self.method}, {error}, {self.direction}{bound})"
@@ -59,7 +90,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class PrivacyCurve:
-    """delta at several epsilons, all from the same samples."""
+    """delta at several epsilons, all from the same samples; a standard error that cannot be trusted is infinite."""
 
     epsilons: FloatArray
     remove: FloatArray
@@ -166,6 +197,11 @@ def estimate_delta(
         compose_with=compose_with,
         compute=compute,
     )
+    bounds: dict[Direction, float | None] = {"remove": None, "add": None}
+    for direction in DIRECTIONS:
+        if np.isinf((curve.remove_stderr if direction == "remove" else curve.add_stderr)[0]):
+            work = Sampling(mechanism, samples, seed, method, _prepare(mechanism, method, compose_with)[1], compute)
+            bounds[direction] = work.bound(epsilon, direction)
     return Estimate(
         float(curve.remove[0]),
         float(curve.add[0]),
@@ -174,6 +210,8 @@ def estimate_delta(
         curve.method,
         curve.samples,
         curve.upper_bound,
+        bounds["remove"],
+        bounds["add"],
     )
 
 

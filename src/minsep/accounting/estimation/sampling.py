@@ -1,18 +1,30 @@
-"""Monte Carlo estimates: the choice of a sampling law by a pilot, and the sums over samples."""
+"""Monte Carlo estimates: sums over samples of a law that a pilot chose, and whether they can be trusted."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
+from numpy.typing import NDArray
 
 from minsep.accounting.directions import Direction, add_is_zero
 from minsep.accounting.estimation.moments import integrand_moments
+from minsep.accounting.estimation.pilot import Pilot, run_pilot
 from minsep.accounting.exact import PldCurve
-from minsep.accounting.importance import Law, MixedLaw, PlainLaw, TiltedLaw, WeightedLaw, affordable, shared
+from minsep.accounting.importance import (
+    AdaptedLaw,
+    Law,
+    MixedLaw,
+    PlainLaw,
+    TiltedLaw,
+    affordable,
+    best_law,
+    best_tangent,
+    may_spread,
+    shared,
+)
 from minsep.accounting.pairs import TiltablePair
 from minsep.accounting.reduction import shift_of, shortened
 from minsep.accounting.schemes import pair_of, unsupported
@@ -25,17 +37,18 @@ Method = Literal["auto", "exact", "plain", "tilted"]
 
 _LONGEST_TILTED = 1024  # separation, of a run that is shorter and composed with another event
 _PILOT_SAMPLES = 2048
-_PILOT_ROWS = 32  # of two samples each, from every candidate
 _NEAR = 0.5
 _MOST_PARTS = 4
-_SCALES = (1.0, 1.5, 2.0, 3.0, 4.5, 7.0)
-_WEIGHTS = (1.0, 4.0, 16.0, 64.0)
-_PAIR_SCALES = (1.0, 1.15, 1.4)
 _MOST_GRIDS = 40
 _MOST_EPSILON = 1e4
 _GRID = 2049
 _COMPOSED_GRID = 257
 _FEWEST_IN_TAIL = 10
+_REFINED, _MOST_REFINED = 0.1, 4  # relative width of a grid around a crossing, and how many of them
+_GOOD = 0.02  # relative standard error of an epsilon that needs no such grid
+_FEWEST_EFFECTIVE = 50.0  # below that a standard error means little
+_FAR = 6.0  # standard errors
+_CONFIDENCE = 1e-6  # chance that a bound from plain samples is too small
 
 
 class Sampling:
@@ -72,9 +85,10 @@ class Sampling:
         """What was drawn from last in each direction; what is given here is used as it is, for this mechanism."""
         self._given = bool(self.laws)
         self._compute = compute
+        self._pilots: dict[tuple[Direction, float], Pilot] = {}
 
     def deltas(self, epsilons: FloatArray, direction: Direction) -> tuple[FloatArray, FloatArray]:
-        """Return estimates and standard errors at increasing epsilons."""
+        """Return estimates and standard errors at increasing epsilons; one that cannot be trusted is infinite."""
         shifts = [shift_of(self._share, float(epsilon), direction) for epsilon in epsilons]
         factors = np.array([0.0 if shift.vanishes else shift.factor for shift in shifts])
         means, stderrs = np.zeros(epsilons.size), np.zeros(epsilons.size)
@@ -82,7 +96,8 @@ class Sampling:
         if asked.any():
             shifted = np.array([shift.epsilon for shift in shifts])[asked]
             means[asked], stderrs[asked] = self._deltas_of_pair(shifted, direction)
-        return factors * means, factors * stderrs
+        with np.errstate(invalid="ignore"):
+            return factors * means, np.where(asked, factors * stderrs, 0.0)
 
     def _deltas_of_pair(self, epsilons: FloatArray, direction: Direction) -> tuple[FloatArray, FloatArray]:
         free = np.zeros(epsilons.size, dtype=bool)
@@ -105,12 +120,10 @@ class Sampling:
             # Whole rounds of the parts, so that each gets its share.
             size = law.samples_in_chunk * len(law.parts)
             samples = -(-samples // size) * size
-        moments = self._moments(law, epsilons, samples)
-        means = moments[0] / samples
-        variances = np.maximum(moments[1] / samples - means**2, 0.0)
-        # An estimate without any positive value must not look certain; a plain one cannot resolve less than 1/samples.
-        floor = 1 / self.samples if isinstance(law, PlainLaw) or not means.any() else 0.0
-        stderrs = np.sqrt(variances / samples + floor**2)
+        sums = self._sums(law, epsilons, samples)
+        means = sums.moments[0] / samples
+        variances = np.maximum(sums.moments[1] / samples - means**2, 0.0)
+        stderrs = np.where(self._resolved(law, epsilons, sums, samples), np.sqrt(variances / samples), np.inf)
         means[free], stderrs[free] = 0.0, 0.0
         return means, stderrs
 
@@ -126,25 +139,34 @@ class Sampling:
         if self._event is not None and self._event.infinite(direction) >= delta:
             return math.inf, 0.0
         low, high = 0.0, self._guess(delta, direction)
-        coarse: tuple[float, float] | None = None
         for _ in range(_MOST_GRIDS):
             grid = np.linspace(low, high, _GRID if self._event is None else _COMPOSED_GRID)
             deltas, stderrs = self.deltas(grid, direction)
-            if coarse is not None:
-                # The finer grid has its own samples; if they disagree about the bracket, the coarse one is used.
-                return _crossing(grid, deltas, stderrs, delta) if deltas[0] > delta >= deltas[-1] else coarse
             if deltas[0] <= delta and low == 0:
                 fall = deltas[0] - deltas[1]
                 return 0.0, float(stderrs[0] * (grid[1] - grid[0]) / fall) if fall > 0 else 0.0
             if deltas[0] > delta >= deltas[-1]:
-                coarse = _crossing(grid, deltas, stderrs, delta)
-                if self._event is None:
-                    return coarse
-                place = int(np.argmax(deltas <= delta))
-                low, high = float(grid[max(place - 3, 0)]), float(grid[min(place + 2, grid.size - 1)])
-            else:
-                low, high = (0.0, low) if deltas[0] <= delta else (high, 2 * high)
+                return self._refined(_crossing(grid, deltas, stderrs, delta), delta, direction)
+            low, high = (0.0, low) if deltas[0] <= delta else (high, 2 * high)
         raise FloatingPointError(f"No epsilon was found for delta {delta:g}: the estimates do not converge.")
+
+    def _refined(self, found: tuple[float, float], delta: float, direction: Direction) -> tuple[float, float]:
+        """Return a crossing with samples of its own from a law for its epsilon, where a grid left it uncertain."""
+        width = _REFINED
+        for _ in range(_MOST_REFINED):
+            if self._event is None and found[1] < _GOOD * found[0]:
+                break
+            grid = found[0] * np.linspace(max(1 - width, 0.0), 1 + width, _COMPOSED_GRID)
+            deltas, stderrs = self.deltas(grid, direction)
+            if deltas[0] > delta >= deltas[-1]:
+                found = _crossing(grid, deltas, stderrs, delta)
+                if found[1] < _GOOD * found[0]:
+                    break
+            elif deltas[0] <= delta:
+                found = float(grid[0]), math.inf
+            else:
+                found = float(grid[-1]), math.inf
+        return found
 
     def _free_from(self) -> float:
         never = 1 - self._share + self._share * self.pair.no_participation
@@ -158,73 +180,90 @@ class Sampling:
         high = 1.0
         while True:
             shift = shift_of(self._share, high, direction)
-            moments = self._moments(self._law(direction, shift.epsilon), np.array([shift.epsilon]), few)
-            if shift.factor * moments[0, 0] / few <= delta or high > _MOST_EPSILON:
+            sums = self._sums(self._law(direction, shift.epsilon), np.array([shift.epsilon]), few)
+            if shift.factor * sums.moments[0, 0] / few <= delta or high > _MOST_EPSILON:
                 return high
             high *= 1.5
 
     def _law_for(self, direction: Direction, epsilons: FloatArray) -> Law:
         """Return one sampling law for all these epsilons."""
         given = self.laws.get(direction) if self._given else None
-        if isinstance(given, WeightedLaw | TiltedLaw) and isinstance(self.pair, TiltablePair):
-            return replace(given, pair=self.pair)
+        if isinstance(self.pair, TiltablePair):
+            if isinstance(given, AdaptedLaw):
+                return replace(given, pair=self.pair, spread=given.spread if may_spread(self.pair) else 1.0)
+            if isinstance(given, TiltedLaw) and affordable(self.pair.single, given.copies):
+                return replace(given, pair=self.pair)
         low, high = float(epsilons.min()), float(epsilons.max())
         if self.method == "plain" or high - low <= _NEAR:
-            return self._law(direction, high)
+            return self._law(direction, (low + high) / 2)
         count = min(2 + round((high - low) / 2), _MOST_PARTS)
         parts = [self._law(direction, epsilon) for epsilon in np.linspace(low, high, count)]
-        distinct = tuple(dict.fromkeys(part for part in parts if isinstance(part, WeightedLaw | TiltedLaw)))
+        distinct = tuple(dict.fromkeys(part for part in parts if isinstance(part, AdaptedLaw | TiltedLaw)))
         return MixedLaw(distinct) if len(distinct) > 1 else parts[-1]
 
     def _law(self, direction: Direction, epsilon: float) -> Law:
-        """Return the sampling law: for tilted sampling, with the parameters that did best in a separate pilot."""
-        plain = PlainLaw(self.pair, direction)
+        """Return the sampling law: for tilted sampling, the one that a separate pilot found."""
         if self.method == "plain":
-            return plain
+            return PlainLaw(self.pair, direction)
         assert isinstance(self.pair, TiltablePair)
-        sign = 1.0 if direction == "remove" else -1.0
-        candidates: list[WeightedLaw | TiltedLaw] = [
-            WeightedLaw(self.pair, direction, sign * scale, weight) for scale in _SCALES for weight in _WEIGHTS
-        ]
-        if affordable(self.pair.single, 2):
-            candidates += [TiltedLaw(self.pair, direction, 2, sign * scale) for scale in _PAIR_SCALES]
-        work = partial(_pilot_chunk, candidates, epsilon, self._key.derive("pilot"))
-        chunks = self._compute.run(work, len(candidates))
-        integrands, densities = (np.concatenate(parts, axis=-1) for parts in zip(*chunks, strict=True))
-        hits = np.isfinite(integrands)
-        if not hits.any():
-            return plain
-        # Every candidate is judged by the samples of all candidates, so a region that it neglects counts against it.
-        pooled = logsumexp(densities[:, hits], axis=0) - math.log(len(candidates))
-        second_moments = logsumexp(2 * integrands[hits] - densities[:, hits] - pooled, axis=1)
-        return candidates[int(np.argmin(second_moments))]
+        pilot = run_pilot(self.pair, direction, epsilon, self._key.derive("pilot"), self._compute)
+        self._pilots[direction, epsilon] = pilot
+        return pilot.law
 
-    def _moments(self, law: Law, epsilons: FloatArray, samples: int) -> FloatArray:
+    def _sums(self, law: Law, epsilons: FloatArray, samples: int) -> "_Sums":
         chunks = -(-samples // law.samples_in_chunk)
-        work = partial(_chunk_moments, law, self._key, epsilons, self._event, samples)
-        total = np.zeros((2, epsilons.size))
-        for moments in self._compute.run(work, chunks):
-            total += moments
+        work = partial(_chunk_sums, law, self._key, epsilons, self._event, samples)
+        total = _Sums(np.zeros((2, epsilons.size)), np.zeros(2))
+        for found in self._compute.run(work, chunks):
+            total = _Sums(total.moments + found.moments, total.control + found.control)
         return total
 
+    def _resolved(self, law: Law, epsilons: FloatArray, sums: "_Sums", samples: int) -> NDArray[np.bool_]:
+        """Return where an estimate can be trusted: many samples count, and what must be 1 is 1."""
+        first, second = sums.moments
+        enough = first**2 >= _FEWEST_EFFECTIVE * second
+        resolved = np.asarray((first > 0) & enough)
+        mean, square = sums.control / samples
+        error = math.sqrt(max(square - mean**2, 0.0) / samples)
+        if abs(mean - 1) > _FAR * error + 1e-3:
+            return np.zeros(epsilons.size, dtype=bool)
+        for place, epsilon in enumerate(epsilons):
+            pilot = self._pilots.get((law.direction, float(epsilon)))
+            if pilot is not None and pilot.effective >= _FEWEST_EFFECTIVE:
+                error = math.sqrt(max(second[place], 0.0)) / samples
+                gap = abs(first[place] / samples - pilot.value)
+                resolved[place] &= gap <= _FAR * math.hypot(error, pilot.stderr)
+        return resolved
 
-def _pilot_chunk(
-    candidates: list[WeightedLaw | TiltedLaw], epsilon: float, key: Key, chunk: int
-) -> tuple[FloatArray, FloatArray]:
-    """Draw from one candidate; return the log integrand against Q, and the log densities of all candidates."""
-    drawn = candidates[chunk]
-    scores = drawn.draw_scores(key, chunk)[:_PILOT_ROWS]
-    log_ratio = drawn.pair.log_ratios_of_scores(scores)
-    densities = np.stack([candidate.log_density(scores, log_ratio) for candidate in candidates])
-    losses = log_ratio if drawn.direction == "remove" else -log_ratio
-    with np.errstate(divide="ignore"):
-        integrands = np.log(-np.expm1(np.minimum(epsilon - losses, 0.0)))
-    return integrands + (log_ratio if drawn.direction == "remove" else 0.0), densities
+    def bound(self, epsilon: float, direction: Direction) -> float:
+        """Return an upper bound on delta where it could not be resolved: proven, or by plain samples with confidence.
+
+        It is 1 where none is known.
+        """
+        shift = shift_of(self._share, epsilon, direction)
+        if self._event is not None:
+            return 1.0
+        if isinstance(self.pair, TiltablePair) and not self.pair.upper_bound:
+            bound = math.exp(best_law(self.pair, direction, shift.epsilon).log_bound(shift.epsilon))
+            if direction == "add":
+                bound = min(bound, best_tangent(self.pair, shift.epsilon)[0])
+            return min(shift.factor * bound, 1.0)
+        sums = self._sums(PlainLaw(self.pair, direction), np.array([shift.epsilon]), self.samples)
+        hits = float(sums.moments[0, 0])
+        # X lies in [0, 1]: the largest mean for which the sum is not surprisingly small, by Chernoff's inequality.
+        log_term = -math.log(_CONFIDENCE)
+        most = hits + log_term + math.sqrt(log_term * (log_term + 2 * hits))
+        return min(shift.factor * most / self.samples, 1.0)
 
 
-def _chunk_moments(
-    law: Law, key: Key, epsilons: FloatArray, event: PldCurve | None, samples: int, chunk: int
-) -> FloatArray:
+class _Sums(NamedTuple):
+    """Sums over samples: of X and X^2 at each epsilon, and of a weight whose mean is 1 and its square."""
+
+    moments: FloatArray
+    control: FloatArray
+
+
+def _chunk_sums(law: Law, key: Key, epsilons: FloatArray, event: PldCurve | None, samples: int, chunk: int) -> _Sums:
     law = shared(law)
     direction = law.direction
     log_ratio, log_density = law.draw(key, chunk)
@@ -233,11 +272,13 @@ def _chunk_moments(
     wanted = samples - chunk * log_ratio.size
     log_ratio, log_density = log_ratio[:wanted], log_density[:wanted]
     losses, log_weights = (log_ratio, log_ratio - log_density) if direction == "remove" else (-log_ratio, -log_density)
+    weights = np.exp(log_weights)
+    control = np.array([weights.sum(), (weights**2).sum()])
     if event is None:
-        return integrand_moments(losses, log_weights, epsilons)
+        return _Sums(integrand_moments(losses, log_weights, epsilons), control)
     # In composition, delta is the mean of the other event's delta at epsilon minus the loss of this mechanism.
-    values = np.exp(log_weights)[:, None] * event.delta(epsilons - losses[:, None], direction)
-    return np.stack([values.sum(axis=0), (values**2).sum(axis=0)])
+    values = weights[:, None] * event.delta(epsilons - losses[:, None], direction)
+    return _Sums(np.stack([values.sum(axis=0), (values**2).sum(axis=0)]), control)
 
 
 def _crossing(grid: FloatArray, deltas: FloatArray, stderrs: FloatArray, delta: float) -> tuple[float, float]:

@@ -1,5 +1,6 @@
 """Sampling laws with their densities, and bounds for those that certificates use."""
 
+from minsep.accounting.importance.adapted import AdaptedLaw, may_spread
 from minsep.accounting.importance.base import BoundedLaw, Law, shared, upward_values
 from minsep.accounting.importance.choice import best_law, law_from, law_in_words
 from minsep.accounting.importance.mixed import MixedLaw
@@ -8,10 +9,10 @@ from minsep.accounting.importance.shifted import ShiftedLaw, shifted_laws
 from minsep.accounting.importance.tangents import Tangent, add_bound, best_tangent, tangent_at, tangents
 from minsep.accounting.importance.tilted import TiltedLaw
 from minsep.accounting.importance.tuple_law import DEFAULT_MEMORY, TupleLaw, affordable
-from minsep.accounting.importance.weighted import WeightedLaw
 
 __all__ = [
     "DEFAULT_MEMORY",
+    "AdaptedLaw",
     "BoundedLaw",
     "Law",
     "MixedLaw",
@@ -20,13 +21,13 @@ __all__ = [
     "Tangent",
     "TiltedLaw",
     "TupleLaw",
-    "WeightedLaw",
     "add_bound",
     "affordable",
     "best_law",
     "best_tangent",
     "law_from",
     "law_in_words",
+    "may_spread",
     "shared",
     "shifted_laws",
     "tangent_at",

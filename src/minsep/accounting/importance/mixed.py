@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from scipy.special import logsumexp
 
 from minsep.accounting.directions import Direction
+from minsep.accounting.importance.adapted import AdaptedLaw
 from minsep.accounting.importance.base import Law
 from minsep.accounting.importance.tilted import TiltedLaw
-from minsep.accounting.importance.weighted import WeightedLaw
 from minsep.accounting.pairs import TiltablePair
 from minsep.arrays import FloatArray
 from minsep.randomness import Key
@@ -21,7 +21,7 @@ class MixedLaw(Law):
     The density is that of the mixture with equal shares, so the number of chunks must be a multiple of `len(parts)`.
     """
 
-    parts: tuple[WeightedLaw | TiltedLaw, ...]
+    parts: tuple[AdaptedLaw | TiltedLaw, ...]
 
     @property
     def pair(self) -> TiltablePair:  # type: ignore[override]

@@ -8,7 +8,7 @@ their log likelihood ratios, log P/Q.
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -149,6 +149,14 @@ class ParticipationPair(Pair):
         return np.ones(count)
 
 
+class Drift(NamedTuple):
+    """A shift C m of samples: m, the scores of C m, and |C m|^2 / sigma^2."""
+
+    means: FloatArray
+    scores: FloatArray
+    squared: float
+
+
 @dataclass(frozen=True)
 class TiltablePair(ParticipationPair):
     """A pair with tilted laws: x is a sum of independent copies of one b-min-sep vector."""
@@ -157,6 +165,21 @@ class TiltablePair(ParticipationPair):
     @abstractmethod
     def single(self) -> "MinSepPair":
         """The pair of one copy, of which tuples are drawn."""
+
+    @property
+    @abstractmethod
+    def mean_participation(self) -> FloatArray:
+        """Expected number of columns that a sample of P is moved by in each iteration."""
+
+    @cached_property
+    def drift(self) -> "Drift":
+        """The expected participation, as a shift of samples."""
+        n = self.strategy.iterations
+        means = self.mean_participation
+        rows = np.zeros((1, 2 * self.filter.length), dtype=self.dtype)
+        self.filter.add_columns(rows, np.zeros(n, dtype=np.int64), np.arange(n), means)
+        scores = self.filter.scores(rows)[0, : 2 * n : 2].astype(np.float64)
+        return Drift(means, scores, float(means @ scores))
 
     @abstractmethod
     def log_means(self, scores: Rows, linear: float, quadratic: float, weight: float = 1.0) -> FloatArray:

@@ -74,6 +74,18 @@ class MinSepPair(TiltablePair):
         barred = float((miss ** (n - np.arange(1.0, soon + 1))).sum()) + (b - 1 - soon)
         return float((miss**n + self.prob * barred) / (1 + (b - 1) * self.prob))
 
+    @property
+    def mean_participation(self) -> FloatArray:
+        """Expected number of columns that a sample of P is moved by in each iteration."""
+        n, each = self.strategy.iterations, self.group * self.prob
+        if self.warm:
+            return np.full(n, each * self.law.first_phase)
+        available = np.ones(n)
+        for i in range(1, n):
+            released = available[i - self.min_sep] if i >= self.min_sep else 0.0
+            available[i] = available[i - 1] + self.law.prob * (released - available[i - 1])
+        return each * available
+
     def log_means(self, scores: Rows, linear: float, quadratic: float, weight: float = 1.0) -> FloatArray:
         """Return log E_x of weight^|x| exp(linear <C x, y>/s2 - quadratic |C x|^2/(2 s2)): log P/Q when all are 1."""
         log_miss = self.log_miss

@@ -70,6 +70,11 @@ class UserPair(TiltablePair):
         samples, times = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
         return samples, times, np.ones(times.size)
 
+    @property
+    def mean_participation(self) -> FloatArray:
+        """Expected number of columns that a sample of P is moved by in each iteration."""
+        return self.user_bound * self.single.mean_participation
+
     def log_means(self, scores: Rows, linear: float, quadratic: float, weight: float = 1.0) -> FloatArray:
         """Return log E_x of weight^|x| exp(linear <C x, y>/s2 - quadratic |C x|^2/(2 s2)): log P/Q when all are 1."""
         moderate = -self.user_bound * self.min_sep * log_miss_of(self.prob) <= MODERATE_WAIT

@@ -1,0 +1,246 @@
+"""The sampling law of an estimate, found by a few rounds of adaptation on samples of their own.
+
+Laws of several kinds are drawn from first. Every sample counts with the density of their mixture, so what one law
+neglects another shows. The parameters of an `AdaptedLaw` are then moved to where the integrand is (the cross-entropy
+method: the law of its family closest to the ideal one), samples of it join the others, and so on. Where hardly a sample
+has a loss above epsilon, the first rounds aim at a smaller one.
+"""
+
+import math
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+from scipy.special import logsumexp
+
+from minsep.accounting.directions import Direction
+from minsep.accounting.importance import AdaptedLaw, TiltedLaw, affordable, may_spread
+from minsep.accounting.pairs import TiltablePair
+from minsep.arrays import FloatArray, IntegerArray, Rows
+from minsep.engine import Compute
+from minsep.randomness import Key
+
+PilotLaw = AdaptedLaw | TiltedLaw
+
+_ROUNDS, _MOST_ROUNDS = 5, 16  # at epsilon itself, and on the way there
+_KEPT = 3  # adapted laws of earlier rounds
+_DRAWN, _FEWEST = 96, 16  # samples of each law
+_MOST_VALUES = 1 << 22
+_STEPS = 45
+_ENOUGH = 12.0  # effective samples that a round aims at
+_SETTLED = 60.0  # effective samples at epsilon itself after which no further round is needed
+_FURTHEST, _HALVINGS = 30.0, 12
+_RELEVANT = 1e-3  # of the largest weight
+_STARTS = ((1.0, 1.0), (1.5, 4.0), (2.5, 8.0), (4.5, 32.0))
+_MOST_COPIES = 3
+_MOST_WEIGHT, _MOST_SCALE = 1e6, 12.0
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """What a pilot found: a law, and its own estimate of delta with a standard error and effective samples."""
+
+    law: PilotLaw
+    value: float
+    stderr: float
+    effective: float
+
+
+def run_pilot(pair: TiltablePair, direction: Direction, epsilon: float, key: Key, compute: Compute) -> Pilot:
+    """Return a sampling law for one epsilon."""
+    pool = _Pool(pair, direction, epsilon, key, compute)
+    pool.draw(_starts(pair, direction, epsilon))
+    there = 0
+    for _ in range(_MOST_ROUNDS):
+        there += pool.aim() == epsilon
+        if pool.draw([pool.closest()]) >= _SETTLED or there >= _ROUNDS:
+            break
+        pool.forget()
+    return pool.outcome()
+
+
+def _starts(pair: TiltablePair, direction: Direction, epsilon: float) -> list[PilotLaw]:
+    """Return laws for little noise and for much, between which the truth lies."""
+    sign = 1.0 if direction == "remove" else -1.0
+    squared = pair.drift.squared
+    # If log P/Q were linear in y, this shift would have the mean loss epsilon.
+    linear = epsilon / squared + sign * 0.5 if squared > 0 else 0.0
+    starts: list[PilotLaw] = [AdaptedLaw(pair, direction, sign * scale, weight) for scale, weight in _STARTS]
+    if 0 < linear * math.sqrt(squared) < 50:
+        starts += [AdaptedLaw(pair, direction, 0.0, 1.0, sign * share * linear) for share in (0.4, 1.0)]
+        starts.append(AdaptedLaw(pair, direction, sign, 1.0, sign * max(linear - 1, 0.0)))
+    for copies in range(2, _MOST_COPIES + 1):
+        if affordable(pair.single, copies, vectors=1):
+            starts.append(TiltedLaw(pair, direction, copies, sign))
+    return starts
+
+
+@dataclass
+class _Pool:
+    """Samples of several laws, each with its log ratio and its log density under every law."""
+
+    pair: TiltablePair
+    direction: Direction
+    epsilon: float
+    key: Key
+    compute: Compute
+    laws: list[PilotLaw] = field(default_factory=list)
+    scores: list[Rows] = field(default_factory=list)
+    log_ratios: list[FloatArray] = field(default_factory=list)
+    densities: list[list[FloatArray]] = field(default_factory=list)
+    """For each law, its log densities of the samples of each law."""
+    starts: int = 0
+    drawn: int = 0
+
+    def draw(self, laws: list[PilotLaw]) -> float:
+        """Add samples of these laws; return the number of effective samples at epsilon."""
+        first = len(self.laws)
+        self.drawn += len(laws)
+        values = _MOST_VALUES // self.pair.strategy.iterations
+        count = min(_DRAWN * (2 if first else 1), max(values, _FEWEST))
+        work = partial(_draw, laws, self.key, self.drawn, count)
+        for scores, log_ratio in self.compute.run(work, len(laws)):
+            self.scores.append(scores)
+            self.log_ratios.append(log_ratio)
+        self.laws += laws
+        self.starts = self.starts or len(laws)
+        pairs = [
+            (law, sample)
+            for law in range(len(self.laws))
+            for sample in range(len(self.laws))
+            if law >= first or sample >= first
+        ]
+        found = list(self.compute.run(partial(_density, self.laws, self.scores, self.log_ratios, pairs), len(pairs)))
+        self.densities += [[] for _ in laws]
+        for (law, _), density in zip(pairs, found, strict=True):
+            self.densities[law].append(density)
+        return _effective(self._log_weights(self.epsilon))
+
+    def aim(self) -> float:
+        """Return the largest epsilon up to that of the task at which enough samples count."""
+        low, high = self.epsilon - _FURTHEST, self.epsilon
+        if _effective(self._log_weights(high)) >= _ENOUGH:
+            return high
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if _effective(self._log_weights(middle)) >= _ENOUGH else (low, middle)
+        return low
+
+    def forget(self) -> None:
+        """Let go of adapted laws of early rounds, which aimed too low."""
+        first = self.starts
+        if len(self.laws) > first + _KEPT:
+            for values in (self.laws, self.scores, self.log_ratios, self.densities, *self.densities):
+                del values[first]  # type: ignore[attr-defined]
+
+    def closest(self) -> AdaptedLaw:
+        """Return the law of the family that is closest to the ideal one, as far as the samples show it."""
+        log_weights = self._log_weights(self.aim())
+        weights = np.exp(log_weights - log_weights.max())
+        relevant = np.flatnonzero(weights > _RELEVANT)
+        weights = weights[relevant] / weights[relevant].sum()
+        scores = _selected(self.scores, relevant)
+        log_ratio = np.concatenate(self.log_ratios)[_even(relevant)]
+
+        def fit(law: PilotLaw) -> float:
+            return float(weights @ law.log_density(scores, log_ratio)[: relevant.size])
+
+        known = [law for law in self.laws if isinstance(law, AdaptedLaw)]
+        best = max(known, key=fit)
+        sign = 1.0 if self.direction == "remove" else -1.0
+        unit = 0.3 * max(abs(best.shift), 0.3 * self._linear_shift())
+
+        def law_at(point: FloatArray) -> AdaptedLaw:
+            scale = sign * min(abs(float(point[0])), _MOST_SCALE)
+            weight = min(max(math.exp(min(float(point[1]), 50.0)), 1e-3), _MOST_WEIGHT)
+            spread = min(max(math.exp(float(point[3])), 0.3), 2.0) if point.size > 3 else 1.0
+            return AdaptedLaw(self.pair, self.direction, scale, weight, sign * abs(float(point[2])) * unit, spread)
+
+        start = np.array([abs(best.scale), math.log(best.weight), abs(best.shift) / unit, math.log(best.spread)])
+        steps = np.array([0.4, 0.8, 1.0, 0.05 * sign])
+        free = 4 if may_spread(self.pair) else 3
+        start, steps = start[:free], steps[:free]
+        simplex = start + np.concatenate([np.zeros((1, free)), np.diag(steps)])
+        options: Any = {"maxfev": _STEPS, "initial_simplex": simplex, "xatol": 0.02, "fatol": 0.01}
+
+        def misfit(point: FloatArray) -> float:
+            return -fit(law_at(point))
+
+        return law_at(optimize.minimize(misfit, start, method="Nelder-Mead", options=options).x)
+
+    def outcome(self) -> Pilot:
+        """Return the law of least second moment, as far as all samples show it."""
+        log_integrand = self._log_integrand(self.epsilon)
+        pooled = self._pooled()
+        log_weights = log_integrand - pooled
+        if not np.isfinite(log_integrand).any():
+            return Pilot(self.laws[-1], 0.0, math.inf, 0.0)
+        moments = [
+            float(logsumexp(2 * log_integrand - np.concatenate(densities) - pooled)) for densities in self.densities
+        ]
+        weights = np.exp(log_weights)
+        stderr = float(weights.std() / math.sqrt(weights.size))
+        best = self.laws[int(np.argmin(moments))]
+        return Pilot(best, float(weights.mean()), stderr, _effective(log_weights))
+
+    def _linear_shift(self) -> float:
+        squared = self.pair.drift.squared
+        return max(self.epsilon / squared, 1.0) if squared > 0 else 1.0
+
+    def _log_weights(self, epsilon: float) -> FloatArray:
+        return self._log_integrand(epsilon) - self._pooled()
+
+    def _pooled(self) -> FloatArray:
+        """Return the log density of the mixture of all laws, each with its share of the samples."""
+        sizes = np.array([ratio.size for ratio in self.log_ratios], dtype=np.float64)
+        densities = np.stack([np.concatenate(parts) for parts in self.densities])
+        return np.asarray(logsumexp(densities, axis=0, b=(sizes / sizes.sum())[:, None]))
+
+    def _log_integrand(self, epsilon: float) -> FloatArray:
+        """Return log of (R - e^eps)+ or (1 - e^eps R)+."""
+        log_ratio = np.concatenate(self.log_ratios)
+        losses = log_ratio if self.direction == "remove" else -log_ratio
+        with np.errstate(divide="ignore"):
+            above = np.log(-np.expm1(np.minimum(epsilon - losses, 0.0)))
+        return above + (log_ratio if self.direction == "remove" else 0.0)
+
+
+def _draw(laws: list[PilotLaw], key: Key, first: int, count: int, place: int) -> tuple[Rows, FloatArray]:
+    """Return scores and log ratios of samples of one law."""
+    law, key = laws[place], key.derive(f"law {first + place}")
+    chunks = -(-count // law.samples_in_chunk)
+    scores = np.concatenate([law.draw_scores(key, chunk).copy() for chunk in range(chunks)])[: (count + 1) // 2]
+    return scores, law.pair.log_ratios_of_scores(scores)
+
+
+def _density(
+    laws: list[PilotLaw], scores: list[Rows], ratios: list[FloatArray], pairs: list[tuple[int, int]], place: int
+) -> FloatArray:
+    law, sample = pairs[place]
+    return laws[law].log_density(scores[sample], ratios[sample])
+
+
+def _effective(log_weights: FloatArray) -> float:
+    """Return the effective number of samples with these weights."""
+    if not np.isfinite(log_weights).any():
+        return 0.0
+    return math.exp(2 * float(logsumexp(log_weights)) - float(logsumexp(2 * log_weights)))
+
+
+def _even(places: IntegerArray) -> IntegerArray:
+    """Return places of samples that fill rows of two: an odd number is filled up with its last."""
+    return np.append(places, places[-1:]) if places.size % 2 else places
+
+
+def _selected(rows: list[Rows], places: IntegerArray) -> Rows:
+    """Return some samples, two in a row again."""
+    places = _even(places)
+    offsets = np.cumsum([0, *(2 * part.shape[0] for part in rows)])
+    chosen = np.empty((places.size // 2, rows[0].shape[1]), dtype=rows[0].dtype)
+    for place, index in enumerate(places):
+        part = int(np.searchsorted(offsets, index, side="right")) - 1
+        row, side = divmod(int(index - offsets[part]), 2)
+        chosen[place // 2, place % 2 :: 2] = rows[part][row, side::2]
+    return chosen
