@@ -9,7 +9,15 @@ from scipy import optimize, stats
 from scipy.special import logsumexp
 
 import minsep
-from minsep.accounting.importance import AdaptedLaw, PlainLaw, TiltedLaw, best_law, shifted_laws, upward_values
+from minsep.accounting.importance import (
+    AdaptedLaw,
+    PlainLaw,
+    TiltedLaw,
+    best_law,
+    shifted_laws,
+    tuple_tables,
+    upward_values,
+)
 from minsep.accounting.pairs import MinSepPair
 from minsep.randomness import Key
 from tests.oracles.divergence import group_law
@@ -300,3 +308,19 @@ def test_expected_participation_equals_the_enumeration(prob, warm, group):
     drift = pair.drift
     np.testing.assert_allclose(drift.scores, pair.strategy.dense().T @ moved / pair.noise_multiplier**2, rtol=1e-12)
     assert drift.squared == pytest.approx(moved @ moved / pair.noise_multiplier**2)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("tilt", "sigma"), [(1.0, 0.9), (1.7, 0.2), (-0.7, 3.0), (1.0, 0.04)])
+def test_scaled_tables_equal_those_in_logarithms(case, tilt, sigma):
+    n, bands, min_sep, prob, warm, copies, group = case
+    law = TiltedLaw(
+        pair_of(n, bands, min_sep, prob, warm, group, sigma), "remove" if tilt > 0 else "add", copies, tilt
+    ).law
+    states = law._terms.moves.blocked.size
+    logs, scaled, log_scales = np.zeros((n + 1, states)), np.zeros((n + 1, states)), np.zeros(n + 1)
+    tuple_tables.fill_table(logs, law._terms)
+    finished = tuple_tables.fill_scaled_table(scaled, log_scales, law._terms)
+    assert finished == (sigma > 0.1)
+    if finished:
+        np.testing.assert_allclose(np.log(scaled[:n]) + log_scales[:n, None], logs[:n], rtol=1e-13, atol=1e-13)

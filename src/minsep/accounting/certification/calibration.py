@@ -16,7 +16,7 @@ from minsep.accounting.certification.certificate import Certificate
 from minsep.accounting.certification.certify import certify, certify_by, fresh_seed
 from minsep.accounting.certification.exact_noise import exact_mechanism
 from minsep.accounting.certification.prover import Prover
-from minsep.accounting.estimation import estimated_noise_multiplier
+from minsep.accounting.estimation import estimated_noise_multiplier, guessed_noise_multiplier
 from minsep.accounting.importance import DEFAULT_MEMORY
 from minsep.accounting.schemes import exact_curve_carries, fallback, has_exact_curve, has_pair, unsupported
 from minsep.accounting.sequential import Verifier, verifier_for
@@ -149,7 +149,8 @@ class _Ladder:
     def calibrate(self, near: float | None) -> Calibration:
         """Test rungs until the smallest that passes is known."""
         highest = self._safe.noise_multiplier
-        center = self._estimate(_GUESS * highest if near is None else near)
+        guess, slope = guessed_noise_multiplier(self._design, self._budget, _GUESS * highest)
+        center = self._estimate(guess if near is None else near, slope)
         in_reach = (center * _STEP**steps for steps in _RUNGS)
         ladder = [sigma for sigma in in_reach if sigma < highest] or [highest / _STEP]
         # `add` is tested once, at the lowest rung: what passes there holds for all above it.
@@ -167,7 +168,7 @@ class _Ladder:
         mechanism = self._design.with_noise(best.mechanism["noise_multiplier"])
         return Calibration(mechanism, best, self._budget.epsilon, self._budget.delta, tuple(self._rungs))
 
-    def _estimate(self, guess: float) -> float:
+    def _estimate(self, guess: float, slope: float) -> float:
         """Return about where the estimated delta meets the budget."""
         progress = self._prover.progress
 
@@ -181,6 +182,7 @@ class _Ladder:
             guess,
             _ESTIMATE_SAMPLES,
             _rung_seed(self._seed, 10**6),
+            slope=slope,
             compute=self._prover.compute,
             report=report,
         )

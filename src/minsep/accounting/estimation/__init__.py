@@ -7,7 +7,11 @@ from minsep.accounting.estimation.estimates import (
     estimate_epsilon,
     privacy_curve,
 )
-from minsep.accounting.estimation.noise_search import estimated_noise_multiplier, noise_at_target
+from minsep.accounting.estimation.noise_search import (
+    estimated_noise_multiplier,
+    guessed_noise_multiplier,
+    noise_at_target,
+)
 
 __all__ = [
     "Estimate",
@@ -15,6 +19,7 @@ __all__ = [
     "estimate_delta",
     "estimate_epsilon",
     "estimated_noise_multiplier",
+    "guessed_noise_multiplier",
     "noise_at_target",
     "privacy_curve",
 ]

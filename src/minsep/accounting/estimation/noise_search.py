@@ -8,8 +8,10 @@ import numpy as np
 
 from minsep.accounting.directions import DIRECTIONS, Direction
 from minsep.accounting.estimation.sampling import Sampling
-from minsep.accounting.importance import Law
-from minsep.accounting.reduction import best_reduction
+from minsep.accounting.importance import Law, TiltedLaw, affordable
+from minsep.accounting.pairs import TiltablePair
+from minsep.accounting.reduction import best_reduction, shift_of, shortened
+from minsep.accounting.schemes import pair_of
 from minsep.budget import Budget
 from minsep.engine import LOCAL, Compute
 from minsep.mechanism import Design
@@ -18,20 +20,25 @@ _TYPICAL_SLOPE = -8.0
 _LONGEST_STEP = 0.7
 _MOST_ROUNDS = 14
 _LIMIT = 30.0
-_GOOD = 0.1  # relative standard error
+_GOOD = 0.2  # relative standard error with which a law is used again
+_NUDGE = 1.02
+_ROUGH = 1.0  # tolerance of a first guess
+_GUESSED = ((2, 1.0), (2, 1.5), (2, 2.5), (3, 1.0), (3, 1.5))  # copies and tilts of laws whose bounds give a guess
 _NEAR = 0.5  # where few samples are not enough
 
 
-def noise_at_target(log_excess: Callable[[float], float], guess: float, tolerance: float = 0.05) -> float:
+def noise_at_target(
+    log_excess: Callable[[float], float], guess: float, tolerance: float = 0.05, slope: float = _TYPICAL_SLOPE
+) -> float:
     """Return the noise multiplier at which a decreasing function, log(delta/target), is 0.
 
     log delta is nearly linear in the log of the noise multiplier, so secant steps, kept within the bracket, converge
-    after a few rounds; a last step follows once the value is within `tolerance`.
+    after a few rounds; a last step follows once the value is within `tolerance`. The first step goes by `slope`.
 
     >>> round(noise_at_target(lambda sigma: -6 * math.log(sigma / 2.5), guess=1.0), 6)
     2.5
     """
-    x, slope = math.log(guess), _TYPICAL_SLOPE
+    x = math.log(guess)
     too_little, too_much = -math.inf, math.inf
     previous: tuple[float, float] | None = None
     for _ in range(_MOST_ROUNDS):
@@ -63,6 +70,7 @@ def estimated_noise_multiplier(
     samples: int,
     seed: int,
     *,
+    slope: float = _TYPICAL_SLOPE,
     directions: Sequence[Direction] = DIRECTIONS,
     tolerance: float = 0.05,
     laws: dict[Direction, Law] | None = None,
@@ -72,7 +80,8 @@ def estimated_noise_multiplier(
     """Return the noise multiplier at which the estimated delta of a design is that of the budget.
 
     - What a truncation adds is subtracted from delta beforehand.
-    - `guess` is the first noise multiplier to try; `samples` and `seed` are those of each estimate.
+    - `guess` is the first noise multiplier to try, and `slope` about how log delta falls with its logarithm; `samples`
+      and `seed` are those of each estimate.
     - `laws` holds sampling laws that worked well for similar designs, and is updated.
     - `report` is called with each noise multiplier that is tried.
     """
@@ -84,7 +93,7 @@ def estimated_noise_multiplier(
         level = max(level - terms, level / 10)
     whole = replace(design, truncation=None)
 
-    def estimate(sigma: float, count: int) -> float:
+    def estimate(sigma: float, count: int, directions: Sequence[Direction]) -> float:
         mechanism = whole.with_noise(sigma)
         # The parameters of a law that worked nearby may work here and save a pilot: its standard error shows it.
         for given in (known, None) if known else (None,):
@@ -96,12 +105,42 @@ def estimated_noise_multiplier(
                 break
         return math.log(max(value, 1e-300) / level)
 
-    def log_excess(sigma: float) -> float:
-        if report is not None:
-            report(sigma)
-        few = max(samples // 8, 1000)
-        excess = estimate(sigma, few)
-        return estimate(sigma, samples) if abs(excess) < _NEAR and few < samples else excess
+    def meet(guess: float, directions: Sequence[Direction]) -> float:
+        def log_excess(sigma: float) -> float:
+            if report is not None:
+                report(sigma)
+            few = max(samples // 4, 1000)
+            excess = estimate(sigma, few, directions)
+            return estimate(sigma, samples, directions) if abs(excess) < _NEAR and few < samples else excess
+
+        return noise_at_target(log_excess, guess, tolerance, slope)
 
     known = {} if laws is None else laws
-    return noise_at_target(log_excess, guess, tolerance)
+    # `remove` is nearly always the larger direction, so `add` is looked at once, where that meets the budget.
+    met = meet(guess, directions[:1])
+    if directions[1:] and estimate(met, samples, directions[1:]) > tolerance:
+        return meet(met, directions)
+    return met
+
+
+def guessed_noise_multiplier(design: Design, budget: Budget, guess: float) -> tuple[float, float]:
+    """Return the noise multiplier at which a proven bound on delta is that of the budget, and its slope there.
+
+    That is a start, found in no time. It is at most `guess`, and that where no bound is known. For users it is that of
+    one of their examples.
+    """
+    whole = replace(design, truncation=None)
+
+    def log_excess(sigma: float) -> float:
+        pair, share = shortened(pair_of(whole.with_noise(sigma), np.float64))
+        shift = shift_of(share, budget.epsilon, "remove")
+        if not isinstance(pair, TiltablePair) or pair.upper_bound or shift.vanishes:
+            return 0.0
+        single = pair.single
+        tilted = [TiltedLaw(single, "remove", *law) for law in _GUESSED if affordable(single, law[0])]
+        bound = min((law.log_bound(shift.epsilon) for law in tilted), default=math.log(budget.delta))
+        return bound + math.log(shift.factor) - math.log(budget.delta)
+
+    found = min(noise_at_target(log_excess, guess, _ROUGH), guess)
+    slope = (log_excess(found * _NUDGE) - log_excess(found)) / math.log(_NUDGE)
+    return found, min(slope, _TYPICAL_SLOPE) if math.isfinite(slope) else _TYPICAL_SLOPE

@@ -24,15 +24,16 @@ from minsep.randomness import Key
 
 PilotLaw = AdaptedLaw | TiltedLaw
 
-_ROUNDS, _MOST_ROUNDS = 5, 16  # at epsilon itself, and on the way there
+_ROUNDS, _MOST_ROUNDS = 3, 16  # at epsilon itself, and on the way there
 _KEPT = 3  # adapted laws of earlier rounds
 _DRAWN, _FEWEST = 96, 16  # samples of each law
 _MOST_VALUES = 1 << 22
-_STEPS = 45
+_STEPS = 28
 _ENOUGH = 12.0  # effective samples that a round aims at
-_SETTLED = 60.0  # effective samples at epsilon itself after which no further round is needed
+_SETTLED = 40.0  # effective samples at epsilon itself after which no further round is needed
 _FURTHEST, _HALVINGS = 30.0, 12
-_RELEVANT = 1e-3  # of the largest weight
+_RELEVANT, _MOST_RELEVANT = 1e-3, 128  # of the largest weight, and how many samples
+_HOPELESS, _MOST_STALLED = 0.9, 3  # of the way to epsilon that is left after a round, and how often
 _STARTS = ((1.0, 1.0), (1.5, 4.0), (2.5, 8.0), (4.5, 32.0))
 _MOST_COPIES = 3
 _MOST_WEIGHT, _MOST_SCALE = 1e6, 12.0
@@ -52,12 +53,16 @@ def run_pilot(pair: TiltablePair, direction: Direction, epsilon: float, key: Key
     """Return a sampling law for one epsilon."""
     pool = _Pool(pair, direction, epsilon, key, compute)
     pool.draw(_starts(pair, direction, epsilon))
-    there = 0
+    there, stalled, aim = 0, 0, pool.aim()
     for _ in range(_MOST_ROUNDS):
-        there += pool.aim() == epsilon
-        if pool.draw([pool.closest()]) >= _SETTLED or there >= _ROUNDS:
+        there += aim == epsilon
+        if pool.draw([pool.closest(aim)]) >= _SETTLED or there >= _ROUNDS:
             break
         pool.forget()
+        last, aim = aim, pool.aim()
+        stalled += epsilon - aim > _HOPELESS * (epsilon - last)
+        if stalled >= _MOST_STALLED:
+            break
     return pool.outcome()
 
 
@@ -87,36 +92,45 @@ class _Pool:
     key: Key
     compute: Compute
     laws: list[PilotLaw] = field(default_factory=list)
-    scores: list[Rows] = field(default_factory=list)
-    log_ratios: list[FloatArray] = field(default_factory=list)
-    densities: list[list[FloatArray]] = field(default_factory=list)
-    """For each law, its log densities of the samples of each law."""
+    counts: list[int] = field(default_factory=list)
+    """How many samples are from each law, one law after the other."""
+    scores: Rows = field(init=False)
+    log_ratio: FloatArray = field(default_factory=lambda: np.empty(0))
+    densities: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
+    """The log density of each law, in a row, for all samples."""
     starts: int = 0
     drawn: int = 0
 
     def draw(self, laws: list[PilotLaw]) -> float:
         """Add samples of these laws; return the number of effective samples at epsilon."""
-        first = len(self.laws)
-        self.drawn += len(laws)
         values = _MOST_VALUES // self.pair.strategy.iterations
-        count = min(_DRAWN * (2 if first else 1), max(values, _FEWEST))
-        work = partial(_draw, laws, self.key, self.drawn, count)
-        for scores, log_ratio in self.compute.run(work, len(laws)):
-            self.scores.append(scores)
-            self.log_ratios.append(log_ratio)
-        self.laws += laws
+        count = min(_DRAWN * (2 if self.laws else 1), max(values, _FEWEST))
+        found = list(self.compute.run(partial(_draw, laws, self.key, self.drawn, count), len(laws)))
+        scores, log_ratio = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        # Laws that are known need the densities of new samples, and new laws those of all.
+        known = list(self.compute.run(partial(_density, self.laws, scores, log_ratio), len(self.laws)))
+        if self.laws:
+            self.densities = np.concatenate([self.densities, np.stack(known)], axis=1)
+            scores, log_ratio = np.concatenate([self.scores, scores]), np.concatenate([self.log_ratio, log_ratio])
+        self.scores, self.log_ratio = scores, log_ratio
+        new = list(self.compute.run(partial(_density, laws, scores, log_ratio), len(laws)))
+        self.densities = np.concatenate([self.densities.reshape(-1, log_ratio.size), np.stack(new)])
         self.starts = self.starts or len(laws)
-        pairs = [
-            (law, sample)
-            for law in range(len(self.laws))
-            for sample in range(len(self.laws))
-            if law >= first or sample >= first
-        ]
-        found = list(self.compute.run(partial(_density, self.laws, self.scores, self.log_ratios, pairs), len(pairs)))
-        self.densities += [[] for _ in laws]
-        for (law, _), density in zip(pairs, found, strict=True):
-            self.densities[law].append(density)
+        self.drawn += len(laws)
+        self.laws += laws
+        self.counts += [ratio.size for _, ratio in found]
         return _effective(self._log_weights(self.epsilon))
+
+    def forget(self) -> None:
+        """Let go of the samples of an adapted law of early rounds, which aimed too low."""
+        if len(self.laws) <= self.starts + _KEPT:
+            return
+        first = sum(self.counts[: self.starts])
+        gone = slice(first, first + self.counts[self.starts])
+        self.scores = np.delete(self.scores, slice(gone.start // 2, gone.stop // 2), axis=0)
+        self.log_ratio = np.delete(self.log_ratio, gone)
+        self.densities = np.delete(np.delete(self.densities, gone, axis=1), self.starts, axis=0)
+        del self.laws[self.starts], self.counts[self.starts]
 
     def aim(self) -> float:
         """Return the largest epsilon up to that of the task at which enough samples count."""
@@ -128,21 +142,15 @@ class _Pool:
             low, high = (middle, high) if _effective(self._log_weights(middle)) >= _ENOUGH else (low, middle)
         return low
 
-    def forget(self) -> None:
-        """Let go of adapted laws of early rounds, which aimed too low."""
-        first = self.starts
-        if len(self.laws) > first + _KEPT:
-            for values in (self.laws, self.scores, self.log_ratios, self.densities, *self.densities):
-                del values[first]  # type: ignore[attr-defined]
-
-    def closest(self) -> AdaptedLaw:
-        """Return the law of the family that is closest to the ideal one, as far as the samples show it."""
-        log_weights = self._log_weights(self.aim())
+    def closest(self, aim: float) -> AdaptedLaw:
+        """Return the law of the family that is closest to the ideal one at an epsilon, as far as the samples show."""
+        log_weights = self._log_weights(aim)
         weights = np.exp(log_weights - log_weights.max())
-        relevant = np.flatnonzero(weights > _RELEVANT)
+        relevant = np.argsort(-weights, kind="stable")[:_MOST_RELEVANT]
+        relevant = relevant[weights[relevant] > _RELEVANT]
         weights = weights[relevant] / weights[relevant].sum()
-        scores = _selected(self.scores, relevant)
-        log_ratio = np.concatenate(self.log_ratios)[_even(relevant)]
+        both = np.append(relevant, relevant[-1:]) if relevant.size % 2 else relevant
+        scores, log_ratio = _selected(self.scores, both), self.log_ratio[both]
 
         def fit(law: PilotLaw) -> float:
             return float(weights @ law.log_density(scores, log_ratio)[: relevant.size])
@@ -177,9 +185,7 @@ class _Pool:
         log_weights = log_integrand - pooled
         if not np.isfinite(log_integrand).any():
             return Pilot(self.laws[-1], 0.0, math.inf, 0.0)
-        moments = [
-            float(logsumexp(2 * log_integrand - np.concatenate(densities) - pooled)) for densities in self.densities
-        ]
+        moments = logsumexp(2 * log_integrand - self.densities - pooled, axis=1)
         weights = np.exp(log_weights)
         stderr = float(weights.std() / math.sqrt(weights.size))
         best = self.laws[int(np.argmin(moments))]
@@ -194,32 +200,28 @@ class _Pool:
 
     def _pooled(self) -> FloatArray:
         """Return the log density of the mixture of all laws, each with its share of the samples."""
-        sizes = np.array([ratio.size for ratio in self.log_ratios], dtype=np.float64)
-        densities = np.stack([np.concatenate(parts) for parts in self.densities])
-        return np.asarray(logsumexp(densities, axis=0, b=(sizes / sizes.sum())[:, None]))
+        shares = np.array(self.counts) / sum(self.counts)
+        return np.asarray(logsumexp(self.densities, axis=0, b=shares[:, None]))
 
     def _log_integrand(self, epsilon: float) -> FloatArray:
         """Return log of (R - e^eps)+ or (1 - e^eps R)+."""
-        log_ratio = np.concatenate(self.log_ratios)
+        log_ratio = self.log_ratio
         losses = log_ratio if self.direction == "remove" else -log_ratio
         with np.errstate(divide="ignore"):
             above = np.log(-np.expm1(np.minimum(epsilon - losses, 0.0)))
         return above + (log_ratio if self.direction == "remove" else 0.0)
 
 
-def _draw(laws: list[PilotLaw], key: Key, first: int, count: int, place: int) -> tuple[Rows, FloatArray]:
+def _draw(laws: list[PilotLaw], key: Key, drawn: int, count: int, place: int) -> tuple[Rows, FloatArray]:
     """Return scores and log ratios of samples of one law."""
-    law, key = laws[place], key.derive(f"law {first + place}")
+    law, key = laws[place], key.derive(f"law {drawn + place}")
     chunks = -(-count // law.samples_in_chunk)
     scores = np.concatenate([law.draw_scores(key, chunk).copy() for chunk in range(chunks)])[: (count + 1) // 2]
     return scores, law.pair.log_ratios_of_scores(scores)
 
 
-def _density(
-    laws: list[PilotLaw], scores: list[Rows], ratios: list[FloatArray], pairs: list[tuple[int, int]], place: int
-) -> FloatArray:
-    law, sample = pairs[place]
-    return laws[law].log_density(scores[sample], ratios[sample])
+def _density(laws: list[PilotLaw], scores: Rows, log_ratio: FloatArray, place: int) -> FloatArray:
+    return laws[place].log_density(scores, log_ratio)
 
 
 def _effective(log_weights: FloatArray) -> float:
@@ -229,18 +231,12 @@ def _effective(log_weights: FloatArray) -> float:
     return math.exp(2 * float(logsumexp(log_weights)) - float(logsumexp(2 * log_weights)))
 
 
-def _even(places: IntegerArray) -> IntegerArray:
-    """Return places of samples that fill rows of two: an odd number is filled up with its last."""
-    return np.append(places, places[-1:]) if places.size % 2 else places
-
-
-def _selected(rows: list[Rows], places: IntegerArray) -> Rows:
-    """Return some samples, two in a row again."""
-    places = _even(places)
-    offsets = np.cumsum([0, *(2 * part.shape[0] for part in rows)])
-    chosen = np.empty((places.size // 2, rows[0].shape[1]), dtype=rows[0].dtype)
-    for place, index in enumerate(places):
-        part = int(np.searchsorted(offsets, index, side="right")) - 1
-        row, side = divmod(int(index - offsets[part]), 2)
-        chosen[place // 2, place % 2 :: 2] = rows[part][row, side::2]
+def _selected(rows: Rows, places: IntegerArray) -> Rows:
+    """Return an even number of samples, two in a row again."""
+    chosen = np.empty((places.size // 2, rows.shape[1]), dtype=rows.dtype)
+    for side in (0, 1):
+        samples = places[side::2]
+        for part in (0, 1):
+            mine = samples % 2 == part
+            chosen[mine, side::2] = rows[samples[mine] // 2, part::2]
     return chosen

@@ -46,7 +46,7 @@ _COMPOSED_GRID = 257
 _FEWEST_IN_TAIL = 10
 _REFINED, _MOST_REFINED = 0.1, 4  # relative width of a grid around a crossing, and how many of them
 _GOOD = 0.02  # relative standard error of an epsilon that needs no such grid
-_FEWEST_EFFECTIVE = 50.0  # below that a standard error means little
+_FEWEST_EFFECTIVE = 30.0  # below that a standard error means little
 _FAR = 6.0  # standard errors
 _CONFIDENCE = 1e-6  # chance that a bound from plain samples is too small
 

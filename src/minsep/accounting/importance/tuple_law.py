@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import logsumexp
 
-from minsep.accounting.importance.tuple_tables import Beginning, Terms, draw_tuples, fill_table
+from minsep.accounting.importance.tuple_tables import Beginning, Terms, draw_tuples, fill_scaled_table, fill_table
 from minsep.accounting.pairs import MinSepPair
 from minsep.accounting.pairs.grouped_states import GroupedStateSpace, count_grouped_states, grouped_state_space
 from minsep.accounting.pairs.min_sep import log_miss_of
@@ -79,7 +79,12 @@ class TupleLaw:
         n = self.pair.strategy.iterations
         rows = n + 1 if full else min(self.pair.min_sep, n) + 1
         table = np.zeros((rows, len(self._space.states)))
-        fill_table(table, self._terms)
+        log_scales = np.zeros(rows)
+        if fill_scaled_table(table, log_scales, self._terms):
+            filled = np.log(table[: min(rows, n)]) + log_scales[: min(rows, n), None]
+            table[: filled.shape[0]] = filled
+        else:
+            fill_table(table, self._terms)
         return table
 
     @cached_property

@@ -23,6 +23,9 @@ import numpy as np
 from minsep.accounting.pairs.states import Moves
 from minsep.arrays import FloatArray, IntegerArray
 
+# Products of three such numbers are far from the smallest and largest that there are, so that no digit is lost.
+_SMALLEST, _LARGEST, _LARGEST_LOG = 1e-80, 1e80, 200.0
+
 
 class Terms(NamedTuple):
     """The weights of tuples: `own` = (t^2 - t)/(2 s2) of squared norms, `shared` = t^2/s2 of inner products."""
@@ -84,6 +87,84 @@ def fill_table(table, terms):  # type: ignore[no-untyped-def]  # pragma: no cove
             for move in range(count):
                 total += math.exp(values[move] - highest)
             current[state] = highest + math.log(total)
+
+
+@numba.njit(nogil=True, cache=True)
+def fill_scaled_table(table, log_scales, terms):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Fill `table[i % window]` with V_i times exp(-`log_scales[i % window]`); return False where numbers got too small.
+
+    The same as `fill_table` without a logarithm in every step: what a move weighs is computed anew only where the inner
+    products of columns change, which for a Toeplitz matrix is at the ends.
+    """
+    gram, log_weights, own, shared, moves = terms
+    jumps, targets, lags, multiplicities, blocked, sizes, sums, squares, rows, owners, counts = moves
+    n, bands = gram.shape
+    window, states = table.shape
+    grouped = counts.shape[1] > 0
+    inside = 2.0 * own - shared
+    factors = np.zeros((states, sizes.size))
+    longest = 0
+    for state in range(states):
+        for move in range(sizes.size):
+            longest = max(longest, jumps[state, move])
+    ratios = np.empty(longest + 1)
+    for i in range(n - 1, -1, -1):
+        changed = i == n - 1
+        for lag in range(bands):
+            changed |= gram[i, lag] != gram[min(i + 1, n - 1), lag]
+        if changed:
+            norm = gram[i, 0]
+            for state in range(states):
+                overlap = 0.0
+                for c in range(blocked[state]):
+                    lag = lags[state, c]
+                    if lag < bands:
+                        overlap += multiplicities[state, c] * gram[i, lag]
+                for move in range(sizes.size):
+                    if targets[state, move] < 0:
+                        continue
+                    value = log_weights[rows[state], move]
+                    value += own * squares[move] * norm
+                    value += shared * (0.5 * (sums[move] * sums[move] - squares[move]) * norm + sums[move] * overlap)
+                    if grouped:
+                        for c in range(blocked[state]):
+                            if lags[state, c] < bands:
+                                value += inside * counts[move, owners[state, c]] * gram[i, lags[state, c]]
+                    if abs(value) > _LARGEST_LOG and value != -np.inf:
+                        return False
+                    factors[state, move] = math.exp(value)
+        base = log_scales[(i + 1) % window] if i + 1 < n else 0.0
+        for jump in range(longest + 1):
+            after = i + 1 + jump
+            log_ratio = (log_scales[after % window] if after < n else 0.0) - base
+            if abs(log_ratio) > _LARGEST_LOG:
+                return False
+            ratios[jump] = math.exp(log_ratio)
+        current = table[i % window]
+        largest, smallest = 0.0, np.inf
+        for state in range(states):
+            total = 0.0
+            for move in range(sizes.size):
+                target = targets[state, move]
+                if target < 0:
+                    continue
+                jump = jumps[state, move]
+                after = i + 1 + jump
+                reached = table[after % window, target] if after < n else 1.0
+                total += factors[state, move] * (ratios[jump] * reached)
+            current[state] = total
+            largest = max(largest, total)
+            smallest = min(smallest, total)
+        # Not a number compares as false.
+        if not (smallest > _SMALLEST and largest < _LARGEST):
+            return False
+        factor = 1.0 / current[0]
+        if not smallest * factor > _SMALLEST:
+            return False
+        for state in range(states):
+            current[state] *= factor
+        log_scales[i % window] = base - math.log(factor)
+    return True
 
 
 @numba.njit(nogil=True, cache=True)
