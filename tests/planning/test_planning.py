@@ -8,7 +8,7 @@ import minsep
 from minsep.accounting import estimated_noise_multiplier, exact_mechanism
 from minsep.accounting.estimation import noise_at_target
 from minsep.engine import LOCAL
-from minsep.planning import Candidate, Task, planner
+from minsep.planning import SCHEMES, Candidate, Task, planner
 from minsep.planning.candidates import candidates
 from minsep.planning.search import Search
 
@@ -210,3 +210,44 @@ def test_plans_for_users_show_the_trade():
     assert skipped == {"cyclic-poisson": "its privacy is not known for users with several examples"}
     with pytest.raises(ValueError, match="user_bounds is .*, but it must be one or more different numbers"):
         minsep.plan_users(graph, 20, 20, 4.0, 1e-2, user_bounds=[2, 2])
+
+
+def test_blocking_within_a_user_is_tried_where_nothing_is_shared():
+    owned = minsep.AttributionGraph.from_lists([[k // 2] for k in range(2000)])
+    task = Task(2000, 20, 60, 8.0, 1e-3, user_bound=2, graph=owned)
+    tried = [one for one in candidates(task, SCHEMES, 4, None, None, 1 << 30) if not one.skipped]
+    kinds = {one.scheme for one in tried}
+    assert kinds == {"poisson", "min-sep", "multi-attribution-min-sep"}
+    blocking = next(one for one in tried if one.scheme == "multi-attribution-min-sep")
+    scheme = blocking.design(task).scheme
+    assert (scheme.shared, scheme.assumptions, scheme.unit) == (False, (), "user")
+    assert scheme.expected_batch_size(2000) == pytest.approx(20)
+    assert blocking.name == "b-min-sep, blocking within a user, b = 2, 2 bands"
+    shared = minsep.AttributionGraph.from_lists([[k // 2, 1000 + k // 2] for k in range(2000)])
+    for other in (shared, None):
+        task = Task(2000, 20, 60, 8.0, 1e-3, user_bound=2, graph=other)
+        assert "multi-attribution-min-sep" not in {
+            one.scheme for one in candidates(task, SCHEMES, 4, None, None, 1 << 30)
+        }
+    found = minsep.plan(
+        2000, 20, 60, 8.0, 1e-3, user_bound=2, graph=owned, schemes=["multi-attribution-min-sep"], max_bands=2, seed=0
+    )
+    assert found.certificate.passed
+    assert found.certificate.assumptions == ()
+    assert "for users with at most 2 examples each" in found.statement
+    assert len(list(found.mechanism.batches(2000, seed=0))) == 60
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_examples": 5}, "num_examples is 5, but the graph has 4 examples"),
+        ({"user_bound": 1}, "user_bound is 1, but user 0 has 2 examples: bound contributions first"),
+        ({"graph": [[0]]}, "graph is .*, but it must be an AttributionGraph"),
+    ],
+)
+def test_a_graph_that_does_not_fit_is_refused(arguments, message):
+    graph = minsep.AttributionGraph.from_lists([[0], [0], [1], [1]])
+    given = {"num_examples": 4, "user_bound": 2, "graph": graph} | arguments
+    with pytest.raises(ValueError, match=message):
+        minsep.plan(batch_size=2, iterations=4, epsilon=1.0, delta=1e-3, **given)

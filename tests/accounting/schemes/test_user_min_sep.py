@@ -146,22 +146,6 @@ def test_public_coins_are_an_upper_bound_and_the_fallback():
     assert worst <= 2 * strategy.sensitivity(2, 1) + 1e-12
 
 
-@pytest.mark.parametrize(
-    ("scheme", "truncation"),
-    [
-        (minsep.UserMinSep(0.01, 4, 5), None),
-        (minsep.UserMinSep(0.01, 4, 2), minsep.Truncation(10, 100)),
-        (minsep.UserMinSep(0.01, 80, 2), None),
-        (minsep.UserMinSep(0.01, 2, 2), None),
-    ],
-)
-def test_what_is_not_covered_is_refused_with_what_is(scheme, truncation):
-    mech = minsep.Mechanism(minsep.BandedToeplitz.optimal(iterations=50, bands=4), scheme, 1.0, truncation)
-    for attempt in (lambda: minsep.certify(mech, 1.0, 1e-3), lambda: minsep.estimate_delta(mech, 1.0)):
-        with pytest.raises(ValueError, match=r"UserMinSep\(rate, min_sep, user_bound\), warm and cold with bands"):
-            attempt()
-
-
 def test_algorithm_3_exceeds_its_accounted_delta_where_independent_processes_do_not():
     """n = b = 2: one example of the user with many neighbours, each the only example of somebody else.
 
@@ -189,3 +173,26 @@ def test_algorithm_3_exceeds_its_accounted_delta_where_independent_processes_do_
     assert scheme.sampling_prob == pytest.approx(p)
     independent = integrated(participation_law(scheme.for_examples, 2), strategy.dense(), sigma, epsilon, "remove")
     assert independent == pytest.approx(accounted, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("user_bound", "min_sep", "truncation", "message"),
+    [
+        (5, 8, None, "user_bound is 5, but it must be at most 4 for sampled accounting: bound contributions again"),
+        (2, 8, minsep.Truncation(50, 1000), "truncation cuts batches at 50, but user_bound is 2: leave it out"),
+        (2, 200, None, "min_sep is 200, but with user_bound 2 it must be from the bands, 4, to the iterations, 100"),
+        (2, 2, None, "min_sep is 2, but with user_bound 2 it must be from the bands, 4, to the iterations, 100"),
+        (4, 64, None, "min_sep is 64, but with user_bound 4 it must be at most 23"),
+    ],
+)
+def test_a_refusal_is_one_sentence_that_says_what_would_work(user_bound, min_sep, truncation, message):
+    strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
+    scheme = minsep.UserMinSep(0.004, min_sep, user_bound)
+    for refused in (
+        lambda: minsep.certify(minsep.Mechanism(strategy, scheme, 1.0, truncation), 1.0, 1e-3),
+        lambda: minsep.estimate_delta(minsep.Mechanism(strategy, scheme, 1.0, truncation), 1.0),
+        lambda: minsep.calibrate(strategy, scheme, 1.0, 1e-3, truncation),
+    ):
+        with pytest.raises(ValueError, match=message) as caught:
+            refused()
+        assert len(str(caught.value)) < 200

@@ -98,11 +98,14 @@ def fallback(design: Design, delta: float) -> Design:
 
 def unsupported(mechanism: Mechanism, how: str) -> ValueError:
     """Return the error for a mechanism that cannot be accounted for in this way."""
+    accounting = accounting_of(mechanism.scheme)
+    if how == "sampled" and (obstacle := accounting.obstacle(mechanism, mechanism.scheme)):
+        return ValueError(obstacle)
     parts = [repr(mechanism.strategy), repr(mechanism.scheme)]
     if mechanism.truncation is not None:
         parts.append(repr(mechanism.truncation))
     return ValueError(
         f"mechanism is {' with '.join(parts)}, but that has no {how} accounting; supported are: "
-        + "; ".join(map(str, supported()))
+        + "; ".join(map(str, accounting.support or supported()))
         + "; truncated always means with the truncation's num_examples."
     )

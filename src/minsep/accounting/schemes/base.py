@@ -35,7 +35,7 @@ class SchemeAccounting(ABC, Generic[SchemeKind]):
     """How mechanisms with one kind of scheme are accounted for.
 
     A subclass overrides what its scheme has. What a method is not able to do it answers with None, and the mechanism is
-    refused, with `support` of all schemes.
+    refused: by `obstacle` if that knows why, and else with `support`.
     """
 
     support: ClassVar[tuple[Support, ...]]
@@ -48,6 +48,10 @@ class SchemeAccounting(ABC, Generic[SchemeKind]):
     def pair(self, mechanism: Mechanism, scheme: SchemeKind, dtype: DTypeLike) -> Pair | None:
         """Return the dominating pair to sample from, in the form that has the best laws to draw from."""
         return None
+
+    def obstacle(self, mechanism: Mechanism, scheme: SchemeKind) -> str:
+        """Return in a sentence why a mechanism has no pair, and what would have one; empty if there is no short way."""
+        return ""
 
     def min_sep_form(self, scheme: SchemeKind) -> MinSep | None:
         """Return the scheme as b-min-sep sampling, if it is: bounds on truncation are known for that."""

@@ -75,6 +75,24 @@ class UserMinSepAccounting(MinSepForm[UserMinSep]):
             user_bound=scheme.user_bound,
         )
 
+    def obstacle(self, mechanism: Mechanism, scheme: UserMinSep) -> str:
+        """Return in a sentence why a mechanism has no pair, and what would have one."""
+        bound, separation, bands = scheme.user_bound, scheme.min_sep, mechanism.strategy.bands
+        otherwise = "or account with coins='public'"
+        if bound == 1 or scheme.coins == "public":
+            return ""
+        if mechanism.truncation is not None:
+            cut = mechanism.truncation.batch_size
+            return f"truncation cuts batches at {cut}, but user_bound is {bound}: leave it out, or use user_bound=1."
+        if bound > MOST_EXAMPLES:
+            most = f"but it must be at most {MOST_EXAMPLES}"
+            return f"user_bound is {bound}, {most} for sampled accounting: bound contributions again, {otherwise}."
+        if not bands <= separation <= mechanism.iterations:
+            between = f"from the bands, {bands}, to the iterations, {mechanism.iterations}"
+            return f"min_sep is {separation}, but with user_bound {bound} it must be {between}, {otherwise}."
+        most_apart = max(b for b in range(1, separation) if count_states(bound, b) <= MOST_STATES)
+        return f"min_sep is {separation}, but with user_bound {bound} it must be at most {most_apart}, {otherwise}."
+
     def fallback(self, design: Design, scheme: UserMinSep, covers: Callable[[Design], bool]) -> Design | None:
         """Return the same batches, accounted for with public coins."""
         return None if design.truncation is not None else replace(design, scheme=replace(scheme, coins="public"))
