@@ -44,11 +44,13 @@ if TYPE_CHECKING:
     from minsep.planning import compare as compare
     from minsep.planning import plan as plan
     from minsep.planning import plan_users as plan_users
+    from minsep.planning import rankings as rankings
     from minsep.state import load_state as load_state
     from minsep.state import save_state as save_state
     from minsep.strategy import BandedInverseToeplitz as BandedInverseToeplitz
     from minsep.strategy import BandedToeplitz as BandedToeplitz
     from minsep.strategy import Dense as Dense
+    from minsep.strategy import Workload as Workload
 
 _PACKAGE_OF = {
     "AttributionGraph": "attribution",
@@ -76,6 +78,7 @@ _PACKAGE_OF = {
     "UserMinSep": "participation",
     "UserPlans": "planning",
     "Verification": "accounting",
+    "Workload": "strategy",
     "bound_contributions": "attribution",
     "calibrate": "accounting",
     "certify": "accounting",
@@ -88,6 +91,7 @@ _PACKAGE_OF = {
     "plan": "planning",
     "plan_users": "planning",
     "privacy_curve": "accounting",
+    "rankings": "planning",
     "save_state": "state",
     "verify": "accounting",
 }

@@ -31,7 +31,12 @@ def integer(*, at_least: int | None = None, at_most: int | None = None, **parame
 
 
 def real(
-    *, above: float | None = None, at_most: float | None = None, below: float | None = None, **parameter: object
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
+    **parameter: object,
 ) -> float:
     """Return the one keyword argument as a finite `float` within the bounds.
 
@@ -42,7 +47,7 @@ def real(
     ValueError: rate is -0.1, but it must be a finite number above 0 and at most 1.
     """
     ((name, value),) = parameter.items()
-    bounds = _bounds((above, "above"), (at_most, "at most"), (below, "below"))
+    bounds = _bounds((above, "above"), (at_least, "at least"), (at_most, "at most"), (below, "below"))
     try:
         number = math.nan if isinstance(value, bool | np.bool_ | str | bytes) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -50,6 +55,7 @@ def real(
     if (
         not math.isfinite(number)
         or (above is not None and number <= above)
+        or (at_least is not None and number < at_least)
         or (at_most is not None and number > at_most)
         or (below is not None and number >= below)
     ):

@@ -4,7 +4,7 @@ import json as json_module
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -26,6 +26,7 @@ from minsep.cli.output import Files, print_grid, print_table, report_checks
 from minsep.cli.progress import Bar
 
 _SHOWN = 8
+_WORSE = 1.05  # than the best by another workload, from where on it is said
 _HEAVY = 10.0
 
 
@@ -57,6 +58,14 @@ def plan(
     model_size: Annotated[
         int | None, counting("Number of model parameters: limits the bands by the memory for noise.")
     ] = None,
+    momentum: Annotated[float, typer.Option(help="Momentum of SGD.", rich_help_panel=TASK)] = 0.0,
+    schedule: Annotated[
+        str, typer.Option(help="Learning rate: constant, linear-decay or cosine.", rich_help_panel=TASK)
+    ] = "constant",
+    horizon: Annotated[
+        float | None,
+        typer.Option(help="Steps back that noise still matters; it never fades by default.", rich_help_panel=TASK),
+    ] = None,
     noise_memory: Annotated[float, typer.Option(help="Maximum memory for past noise, in GiB.")] = 16.0,
     tune: Annotated[bool, typer.Option(help="Tune the strategy to the sampling.")] = True,
     output: Output = None,
@@ -80,10 +89,12 @@ def plan(
         lambda: _check_min_sep(min_sep, scheme),
         lambda: _check_examples(examples, edges, max_batch_size),
         lambda: _bounds(user_bound),
+        lambda: minsep.Workload(momentum, horizon, cast(Any, schedule)),
         *files.checks(),
         *report_checks(report, plot),
         *work.check(),
     )
+    workload = minsep.Workload(momentum, horizon, cast(Any, schedule))
     with Bar() as bar:
         users = None
         if edges is not None:
@@ -97,6 +108,7 @@ def plan(
                 max_bands=max_bands,
                 min_sep=min_sep,
                 schemes=scheme or SCHEMES,
+                workload=workload,
                 model_size=model_size,
                 noise_memory=int(noise_memory * 2**30),
                 tune=tune,
@@ -116,6 +128,7 @@ def plan(
                 max_bands=max_bands,
                 min_sep=min_sep,
                 schemes=scheme or SCHEMES,
+                workload=workload,
                 max_batch_size=max_batch_size,
                 model_size=model_size,
                 noise_memory=int(noise_memory * 2**30),
@@ -202,6 +215,7 @@ def _as_data(result: Any) -> dict[str, Any]:
         "statement": result.statement,
         "fallback": result.fallback,
         "error": result.error,
+        "workload": result.task.workload.name,
         "gain_of_tuning": result.gain,
         "seed": result.seed,
         "chosen": {field: getattr(result.chosen, field) for field in fields},
@@ -233,7 +247,7 @@ def _print(result: Any, files: dict[str, str]) -> None:
     summary = {
         "Mechanism": result.chosen.name,
         "Noise multiplier": f"{result.mechanism.noise_multiplier:.5g}",
-        "Error of prefix sums": f"{result.error:.5g}",
+        f"Error of {result.task.workload.name}": f"{result.error:.5g}",
         "Best baseline": f"{result.baseline.name}: {result.baseline.error:.4g}",
         "Error saved by tuning": f"{100 * result.gain:.1f} %",
         **proof_rows(result.certificate),
@@ -242,11 +256,17 @@ def _print(result: Any, files: dict[str, str]) -> None:
     print_table(f"Plan for ({result.task.epsilon:g}, {result.task.delta:g})-DP", summary)
     print(result.statement.removeprefix(result.fallback).lstrip())
     print(result.certificate.statement)
+    from minsep.planning import rankings
+
+    other = [found for found in rankings(result) if found.plan_error > _WORSE * found.error]
+    for found in other[:1]:
+        print(f"The ranking depends on the workload. {found.sentence}")
     if result.mechanism.noise_multiplier > _HEAVY:
         print(
             f"Epsilon {result.task.epsilon:g} at these settings needs a noise multiplier of "
-            f"{result.mechanism.noise_multiplier:.3g}; the error of prefix sums is {result.error:.3g} clip norms, with "
-            f"batches of {result.task.batch_size:g}. Larger batches, fewer iterations or a larger epsilon help most."
+            f"{result.mechanism.noise_multiplier:.3g}; the error of {result.task.workload.name} is "
+            f"{result.error:.3g} clip norms, with batches of {result.task.batch_size:g}. "
+            "Larger batches, fewer iterations or a larger epsilon help most."
         )
 
 

@@ -1,5 +1,6 @@
 """From the numbers of a task to the best mechanism."""
 
+from minsep.planning.by_workload import Ranking, rankings
 from minsep.planning.candidates import Candidate
 from minsep.planning.comparison import Comparison, compare
 from minsep.planning.families import BASELINES, FAMILIES, PROPOSED
@@ -15,10 +16,12 @@ __all__ = [
     "Candidate",
     "Comparison",
     "Plan",
+    "Ranking",
     "Task",
     "UserPlan",
     "UserPlans",
     "compare",
     "plan",
     "plan_users",
+    "rankings",
 ]

@@ -1,5 +1,6 @@
 """The mechanisms that a plan tries, and those that it skips."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -7,9 +8,10 @@ from minsep.accounting import has_exact_curve
 from minsep.mechanism import Design, Mechanism, name_of
 from minsep.planning.families import FAMILIES, Family
 from minsep.planning.task import Task
-from minsep.strategy import BandedToeplitz
+from minsep.strategy import BandedToeplitz, Workload
 
 BYTES_OF_NOISE = 4
+_PREFIX_SUMS = Workload()
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,7 @@ class Candidate:
 
     - `scheme` is the kind of its scheme, `min_sep` the separation and `bands` the size of its strategy.
     - `shrink` is a factor on the coefficients below the diagonal of the strategy: 1 for the paper's choice.
-    - `noise_multiplier` is what it needs, and `error` the root mean squared error of prefix sums, for clip norm 1.
+    - `noise_multiplier` is what it needs, and `error` the root mean squared error of the workload, for clip norm 1.
     - `exact` says whether the noise multiplier is computed, and not estimated.
     - `skipped` is the reason why it was not tried.
     """
@@ -33,7 +35,7 @@ class Candidate:
     skipped: str = ""
 
     @classmethod
-    def of(cls, mechanism: Mechanism, shrink: float) -> "Candidate":
+    def of(cls, mechanism: Mechanism, shrink: float, workload: Workload = _PREFIX_SUMS) -> "Candidate":
         """Return a mechanism as a candidate.
 
         >>> import minsep
@@ -47,19 +49,19 @@ class Candidate:
             mechanism.scheme.min_sep,
             shrink,
             mechanism.noise_multiplier,
-            mechanism.root_mean_squared_error,
+            mechanism.noise_multiplier * math.sqrt(workload.mean_squared_error(mechanism.strategy)),
             has_exact_curve(mechanism.design),
         )
 
-    def strategy(self, iterations: int) -> BandedToeplitz:
+    def strategy(self, task: Task) -> BandedToeplitz:
         """Return the strategy matrix."""
-        best = BandedToeplitz.optimal(iterations=iterations, bands=self.bands)
+        best = BandedToeplitz.optimal(iterations=task.iterations, bands=self.bands, workload=task.workload)
         return best if self.shrink == 1.0 else best.shrunk(self.shrink)
 
     def design(self, task: Task) -> Design:
         """Return the candidate for a task, before its noise is known."""
         scheme = FAMILIES[self.scheme].scheme(task, self.min_sep)
-        return Design(self.strategy(task.iterations), scheme, task.truncation)
+        return Design(self.strategy(task), scheme, task.truncation)
 
     @property
     def name(self) -> str:

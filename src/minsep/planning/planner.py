@@ -14,9 +14,11 @@ from minsep.planning.families import BASELINES, FAMILIES
 from minsep.planning.search import Search, error_of
 from minsep.planning.task import Task
 from minsep.progress import Report
+from minsep.strategy import Workload
 
 SCHEMES = tuple(FAMILIES)
 _TUNED = 2
+_PREFIX_SUMS = Workload()
 DEFAULT_NOISE_MEMORY = 16 << 30
 
 
@@ -41,8 +43,8 @@ class Plan:
 
     @property
     def error(self) -> float:
-        """Root mean squared error of prefix sums of the plan's noise, for clip norm 1."""
-        return self.mechanism.root_mean_squared_error
+        """Root mean squared error of the workload from the plan's noise, for clip norm 1."""
+        return self.task.error(self.mechanism.noise_multiplier, self.mechanism.strategy)
 
     @property
     def baseline(self) -> Candidate:
@@ -66,7 +68,7 @@ class Plan:
             f"Train with {self.chosen.name} and noise multiplier {self.mechanism.noise_multiplier:.4g}: "
             f"({self.task.epsilon:g}, {self.task.delta:g})-DP{self.task.protected}, "
             f"{'certified' if self.certificate.passed else 'not certified'}, with a root mean squared error of "
-            f"{self.error:.4g} for prefix sums."
+            f"{self.error:.4g} for {self.task.workload.name}."
         )
 
 
@@ -83,6 +85,7 @@ def plan(
     max_batch_size: int | None = None,
     user_bound: int = 1,
     graph: AttributionGraph | None = None,
+    workload: Workload = _PREFIX_SUMS,
     model_size: int | None = None,
     noise_memory: int = DEFAULT_NOISE_MEMORY,
     tune: bool = True,
@@ -94,8 +97,9 @@ def plan(
 
     - Tried are DP-SGD with Poisson sampling, cyclic Poisson, balls-in-bins and b-min-sep, with 1, 2, 4, ... up to
       `max_bands` bands and separations from the bands up to an epoch; `min_sep` fixes the separation of b-min-sep.
-    - They are ranked by the root mean squared error of prefix sums at the noise that each needs, as estimated. The
-      best strategies are then tuned to the sampling (`tune`), and the winner is calibrated with a certificate.
+    - They are ranked by the root mean squared error of the `workload` at the noise that each needs, as estimated:
+      prefix sums, unless it says what the optimiser does. Strategies are optimal for it; the best of them are then
+      tuned to the sampling (`tune`), and the winner is calibrated with a certificate.
     - The outcome is never worse than the best baseline with an exact proof.
     - `num_examples` is the size of the dataset, `batch_size` the expected number of examples in a batch, and
       `iterations` the number of steps; `epsilon` and `delta` are the budget.
@@ -116,7 +120,7 @@ def plan(
     True
     """
     task, schemes = _checked(
-        lambda: Task(num_examples, batch_size, iterations, epsilon, delta, max_batch_size, user_bound, graph),
+        lambda: Task(num_examples, batch_size, iterations, epsilon, delta, max_batch_size, user_bound, graph, workload),
         schemes,
         max_bands,
         min_sep,

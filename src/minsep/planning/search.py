@@ -1,6 +1,5 @@
 """The noise that each candidate needs, by estimates; and the certificate of the one that is chosen."""
 
-import math
 from dataclasses import replace
 
 from minsep.accounting import (
@@ -92,9 +91,10 @@ class Search:
         best = min(near_best, key=self._work_for_add) if len(near_best) > 1 else tried[0]
         found = self._calibrate(best)
         if found.fallback:
-            best = Candidate.of(found.mechanism, best.shrink)
+            best = Candidate.of(found.mechanism, best.shrink, self._task.workload)
+        error = self._task.error(found.mechanism.noise_multiplier, found.mechanism.strategy)
         proven = next((candidate for candidate in tried if candidate.exact), None)
-        if proven is not None and proven != best and error_of(proven) < found.mechanism.root_mean_squared_error:
+        if proven is not None and proven != best and error_of(proven) < error:
             return proven, calibrate_exactly(proven.design(self._task), self._budget, self._seed)
         return best, found
 
@@ -135,11 +135,11 @@ class Search:
         )
 
     def _measured(self, candidate: Candidate, noise_multiplier: float) -> Candidate:
-        error = noise_multiplier * math.sqrt(candidate.strategy(self._task.iterations).mean_squared_error)
+        error = self._task.error(noise_multiplier, candidate.strategy(self._task))
         return replace(candidate, noise_multiplier=noise_multiplier, error=error)
 
     def _sum_of_coefficients(self, candidate: Candidate) -> float:
-        return float(candidate.strategy(self._task.iterations).coefficients.sum())
+        return float(candidate.strategy(self._task).coefficients.sum())
 
     def _tell(self, stage: str, detail: str, done: int, total: int) -> None:
         if self._progress is not None:

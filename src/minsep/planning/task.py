@@ -8,6 +8,7 @@ from minsep import _validation as validate
 from minsep.attribution import AttributionGraph
 from minsep.budget import Budget
 from minsep.participation import Truncation
+from minsep.strategy import Strategy, Workload
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Task:
     - `max_batch_size`, if given, cuts larger batches.
     - `user_bound` is the most examples of one user, whose privacy is planned for.
     - `graph`, if given, says who the users of each example are.
+    - `workload` is what the optimiser makes of the noise: the error that is to be small.
 
     >>> Task(num_examples=60_000, batch_size=512, iterations=2000, epsilon=4.0, delta=1e-5).longest_separation
     117
@@ -37,6 +39,7 @@ class Task:
     max_batch_size: int | None = None
     user_bound: int = 1
     graph: AttributionGraph | None = field(default=None, repr=False, compare=False)
+    workload: Workload = field(default_factory=Workload)
 
     def __post_init__(self) -> None:
         examples = self.num_examples
@@ -54,6 +57,7 @@ class Task:
             checks.append(lambda: validate.integer(max_batch_size=self.max_batch_size, at_least=least))
         if self.graph is not None:
             checks.append(self._check_graph)
+        checks.append(self._check_workload)
         validate.all_of(*checks)
 
     def _check_graph(self) -> None:
@@ -64,6 +68,17 @@ class Task:
                 f"num_examples is {self.num_examples!r}, but the graph has {self.graph.num_examples:,} examples."
             )
         self.graph.check_user_bound(self.user_bound)
+
+    def _check_workload(self) -> None:
+        if not isinstance(self.workload, Workload):
+            raise ValueError(f"workload is {self.workload!r}, but it must be a minsep.Workload.")
+        most = self.workload.most_iterations
+        if most is not None:
+            validate.integer(iterations=self.iterations, at_most=most)
+
+    def error(self, noise_multiplier: float, strategy: Strategy) -> float:
+        """Return the root mean squared error of the workload, for clip norm 1."""
+        return noise_multiplier * math.sqrt(self.workload.mean_squared_error(strategy))
 
     @property
     def protected(self) -> str:

@@ -8,6 +8,9 @@ from minsep.attribution import AttributionGraph, Bounded, bound_contributions
 from minsep.engine import LOCAL, Compute
 from minsep.planning.planner import DEFAULT_NOISE_MEMORY, SCHEMES, Plan, plan
 from minsep.progress import Progress, Report
+from minsep.strategy import Workload
+
+_PREFIX_SUMS = Workload()
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class UserPlan:
 
     @property
     def error_per_example(self) -> float:
-        """Error of prefix sums over the number of examples kept: noise against signal at a given number of epochs."""
+        """Error of the workload over the number of examples kept: noise against signal at a given number of epochs."""
         return self.plan.error / self.examples_kept
 
 
@@ -73,6 +76,7 @@ def plan_users(
     max_bands: int = 64,
     min_sep: int | None = None,
     schemes: Iterable[str] = SCHEMES,
+    workload: Workload = _PREFIX_SUMS,
     model_size: int | None = None,
     noise_memory: int = DEFAULT_NOISE_MEMORY,
     tune: bool = True,
@@ -86,8 +90,8 @@ def plan_users(
       `duplicates` if they may be kept more than once.
     - `batch_size`, `iterations`, `epsilon` and `delta` are those of `plan`; the number of examples is what is kept.
     - `user_bounds` are the bounds to plan for. With a bound of 1 the privacy of an example is that of its users.
-    - `max_bands`, `min_sep`, `schemes`, `model_size`, `noise_memory`, `tune`, `seed`, `compute` and `progress` are
-      those of `plan`.
+    - `max_bands`, `min_sep`, `schemes`, `workload`, `model_size`, `noise_memory`, `tune`, `seed`, `compute` and
+      `progress` are those of `plan`.
 
     >>> import minsep
     >>> graph = minsep.AttributionGraph.from_lists([[k // 2, 1000 + k // 3] for k in range(2000)])
@@ -120,6 +124,7 @@ def plan_users(
             schemes=schemes,
             user_bound=bound,
             graph=bounded.graph,
+            workload=workload,
             model_size=model_size,
             noise_memory=noise_memory,
             tune=tune,

@@ -80,7 +80,7 @@ class Series:
 
     @property
     def errors(self) -> list[float]:
-        """Root mean squared errors of prefix sums."""
+        """Root mean squared errors of the workload."""
         return [candidate.error for candidate in self.candidates if candidate.error is not None]
 
     @property
@@ -144,7 +144,7 @@ def key_numbers(plan: Plan) -> list[tuple[str, str, str]]:
     numbers = [
         ("Privacy", f"ε = {plan.task.epsilon:g}", f"δ = {plan.task.delta:g}"),
         ("Noise multiplier", f"{plan.mechanism.noise_multiplier:.4g}", "standard deviation / clip norm"),
-        ("Error", f"{plan.error:.4g}", "root mean square, prefix sums"),
+        ("Error", f"{plan.error:.4g}", f"root mean square, {plan.task.workload.name}"),
     ]
     if share is not None:
         sign = "-" if share >= 0 else "+"
@@ -253,7 +253,7 @@ def coefficients(plan: Plan) -> Coefficients:
     strategy = plan.mechanism.strategy
     assert isinstance(strategy, BandedToeplitz)
     tuned = plan.chosen.shrink != 1.0
-    paper = replace(plan.chosen, shrink=1.0).strategy(strategy.iterations).coefficients if tuned else None
+    paper = replace(plan.chosen, shrink=1.0).strategy(plan.task).coefficients if tuned else None
     return Coefficients(strategy.coefficients, paper)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from plotly.offline import get_plotlyjs
 
-from minsep.planning import FAMILIES, Candidate, Comparison, Plan
+from minsep.planning import FAMILIES, Candidate, Comparison, Plan, rankings
 from minsep.planning.comparison import OTHERS
 from minsep.report import data, figures, palette
 
@@ -140,8 +140,8 @@ def _search(plan: Plan) -> str:
     all_series = data.series(plan)
     introduction = (
         f"<p>{len(tried):,} mechanisms at ({plan.task.epsilon:g}, {plan.task.delta:g})-DP, each scheme with its best "
-        "separation. The error is the root mean square over prefix sums of the noise for clip norm 1: smaller is "
-        "better. The star is the plan, with certified noise; the others are computed where possible and otherwise "
+        f"separation. The error is the root mean square of {escape(plan.task.workload.name)} for clip norm 1: smaller "
+        "is better. The star is the plan, with certified noise; the others are computed where possible and otherwise "
         "estimated.</p>"
     )
     parts = []
@@ -162,6 +162,15 @@ def _search(plan: Plan) -> str:
     )
     text = (
         introduction + f'<div class="pair">{"".join(parts)}</div>' + _details(table, f"All {len(tried):,} mechanisms")
+    )
+    by_workload = [
+        [found.workload.name, found.best.name, f"{found.error:.4g}", f"{found.plan_error:.4g}"]
+        for found in rankings(plan)
+    ]
+    text += (
+        "<h3>By other workloads</h3><p>Which mechanism is best depends on what the optimiser makes of the noise. With "
+        "a short horizon, noise of long ago does not matter, and independent noise may be best.</p>"
+        + _table(["workload", "best of those tried", "its error", "error of the plan"], by_workload, text=True)
     )
     if skipped:
         rows = [[candidate.name, candidate.skipped] for candidate in skipped]

@@ -5,8 +5,17 @@ from minsep.strategy.banded_inverse import BandedInverseToeplitz
 from minsep.strategy.banded_toeplitz import BandedToeplitz
 from minsep.strategy.base import Strategy
 from minsep.strategy.dense import Dense
+from minsep.strategy.workload import SCHEDULES, Workload
 
-__all__ = ["BandedInverseToeplitz", "BandedToeplitz", "Dense", "Strategy", "strategy_from"]
+__all__ = [
+    "SCHEDULES",
+    "BandedInverseToeplitz",
+    "BandedToeplitz",
+    "Dense",
+    "Strategy",
+    "Workload",
+    "strategy_from",
+]
 
 
 def strategy_from(description: Description) -> Strategy:

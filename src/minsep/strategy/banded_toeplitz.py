@@ -11,6 +11,7 @@ from minsep.identity import Description
 from minsep.strategy import optimum, series
 from minsep.strategy.base import read_only, recorded, rows_of, unit_norm
 from minsep.strategy.toeplitz import Toeplitz
+from minsep.strategy.workload import Workload
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -50,17 +51,19 @@ class BandedToeplitz(Toeplitz):
         return cls(coefficients, iterations)
 
     @classmethod
-    def optimal(cls, *, iterations: int, bands: int) -> "BandedToeplitz":
+    def optimal(cls, *, iterations: int, bands: int, workload: Workload | None = None) -> "BandedToeplitz":
         """Return the strategy of least mean squared error of prefix sums, without amplification.
 
         The paper uses it for every sampling scheme: it has the least error for a fixed number of participations at
-        least `bands` iterations apart.
+        least `bands` iterations apart. With a `workload` it has the least error of that, at a constant learning rate;
+        coefficients that would be negative are 0.
 
         >>> BandedToeplitz.optimal(iterations=100, bands=2).coefficients.round(4)
         array([0.7956, 0.6058])
         """
         iterations, bands = sizes(iterations, bands=bands)
-        return cls(optimum.banded_toeplitz(iterations, bands), iterations)
+        column = None if workload is None or workload == Workload() else workload.coefficients(iterations)
+        return cls(np.maximum(optimum.banded_toeplitz(iterations, bands, column), 0.0), iterations)
 
     @classmethod
     def square_root(cls, *, iterations: int, bands: int) -> "BandedToeplitz":

@@ -1,6 +1,7 @@
-"""Toeplitz strategies of least mean squared error of prefix sums, without amplification.
+"""Toeplitz strategies of least mean squared error of prefix sums or another workload, without amplification.
 
-With b = A C^-1 (its first column) the mean squared error times the squared column norm is, up to 1/n,
+A is a lower-triangular Toeplitz matrix. With b = A C^-1 (its first column) the mean squared error times the squared
+column norm is, up to 1/n,
 
     |c|^2 f(c),    f(c) = sum_i (n - i) b_i^2,    i = 0, ..., n - 1.
 
@@ -22,12 +23,15 @@ from minsep.strategy.newton import minimise
 _GRADIENT_TOLERANCE = 1e-9
 
 
-def banded_toeplitz(iterations: int, bands: int) -> FloatArray:
-    """Return the coefficients, the first one 1, that minimise the mean squared error times the squared norm."""
+def banded_toeplitz(iterations: int, bands: int, workload: FloatArray | None = None) -> FloatArray:
+    """Return the coefficients, the first one 1, that minimise the mean squared error times the squared norm.
+
+    `workload` is the first column of A; None is prefix sums.
+    """
     start = series.square_root_of_prefix_sums(bands)
     if bands == 1:
         return start
-    objective = _BandedObjective(iterations, bands)
+    objective = _BandedObjective(iterations, bands, workload)
     tail = minimise(objective.value_and_gradient, objective.hessian, start[1:], _GRADIENT_TOLERANCE)
     return np.concatenate([[1.0], tail])
 
@@ -35,8 +39,9 @@ def banded_toeplitz(iterations: int, bands: int) -> FloatArray:
 class _BandedObjective:
     """Logarithm of |c|^2 f(c) as a function of c_1, ..., with c_0 = 1: the objective does not depend on the scale."""
 
-    def __init__(self, iterations: int, bands: int) -> None:
+    def __init__(self, iterations: int, bands: int, workload: FloatArray | None) -> None:
         self._n = iterations
+        self._workload = workload
         self._bands = bands
         self._weights = np.arange(iterations, 0, -1, dtype=np.float64)
 
@@ -67,7 +72,7 @@ class _BandedObjective:
     def _evaluate(self, tail: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         c = np.concatenate([[1.0], tail])
         inverse = series.inverse(c, self._n)
-        b = np.cumsum(inverse)
+        b = np.cumsum(inverse) if self._workload is None else series.multiply(inverse, self._workload, self._n)
         return c, b, series.multiply(inverse, b, self._n), inverse
 
     def _parts(self, c: FloatArray, b: FloatArray, u: FloatArray) -> tuple[float, float, FloatArray]:

@@ -31,7 +31,7 @@ _MOST_VALUES = 1 << 22
 _STEPS = 28
 _ENOUGH = 12.0  # effective samples that a round aims at
 _SETTLED = 40.0  # effective samples at epsilon itself after which no further round is needed
-_FURTHEST, _HALVINGS = 30.0, 12
+_HALVINGS = 12
 _RELEVANT, _MOST_RELEVANT = 1e-3, 128  # of the largest weight, and how many samples
 _HOPELESS, _MOST_STALLED = 0.9, 3  # of the way to epsilon that is left after a round, and how often
 _STARTS = ((1.0, 1.0), (1.5, 4.0), (2.5, 8.0), (4.5, 32.0))
@@ -134,7 +134,8 @@ class _Pool:
 
     def aim(self) -> float:
         """Return the largest epsilon up to that of the task at which enough samples count."""
-        low, high = self.epsilon - _FURTHEST, self.epsilon
+        # Half of the samples have at least the median loss, so some always count.
+        low, high = min(float(np.median(self._losses)), self.epsilon), self.epsilon
         if _effective(self._log_weights(high)) >= _ENOUGH:
             return high
         for _ in range(_HALVINGS):
@@ -205,11 +206,13 @@ class _Pool:
 
     def _log_integrand(self, epsilon: float) -> FloatArray:
         """Return log of (R - e^eps)+ or (1 - e^eps R)+."""
-        log_ratio = self.log_ratio
-        losses = log_ratio if self.direction == "remove" else -log_ratio
         with np.errstate(divide="ignore"):
-            above = np.log(-np.expm1(np.minimum(epsilon - losses, 0.0)))
-        return above + (log_ratio if self.direction == "remove" else 0.0)
+            above = np.log(-np.expm1(np.minimum(epsilon - self._losses, 0.0)))
+        return above + (self.log_ratio if self.direction == "remove" else 0.0)
+
+    @property
+    def _losses(self) -> FloatArray:
+        return self.log_ratio if self.direction == "remove" else -self.log_ratio
 
 
 def _draw(laws: list[PilotLaw], key: Key, drawn: int, count: int, place: int) -> tuple[Rows, FloatArray]:

@@ -19,7 +19,7 @@ from minsep.randomness.variates import uniforms
 DEFAULT_MEMORY = 1 << 30
 """Most bytes of a table."""
 _MOST_WORK = 2.5e7  # entries of a table times moves: about a second
-_MOST_MOVES_FOR_USERS = 160_000  # of all states: about a second to find where each leads
+_MOST_MOVES = 250_000  # of all states: about a second to find where each leads
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,9 @@ def affordable(pair: MinSepPair, copies: int, memory: int = DEFAULT_MEMORY, vect
     n = pair.strategy.iterations
     if vectors > 1:
         states, moves = count_grouped_states(copies, vectors, pair.min_sep), (vectors + 1) ** copies
-        # Most of a user's moves cannot be made.
-        patient = states * moves <= _MOST_MOVES_FOR_USERS and n * states * moves <= 10 * _MOST_WORK
+        most = 10 * _MOST_WORK  # most of these moves cannot be made
     else:
         states, moves = count_states(copies, pair.min_sep, pair.group), math.comb(copies + pair.group, copies)
-        patient = n * states * moves <= _MOST_WORK * (1 if copies > 2 else 100)
+        most = _MOST_WORK * (1 if copies > 2 else 100)
+    patient = n * states * moves <= most and (states * moves <= _MOST_MOVES or copies * vectors <= 2)
     return patient and 8 * (n + 1) * states <= memory
