@@ -188,7 +188,7 @@ PROPOSED = MinSep.kind
 
 def _waits(task: Task, separation: int) -> bool:
     """Return whether a user's examples wait long enough between participations for the fast recursion."""
-    prob = MinSep(task.rate, separation).sampling_prob
+    prob = task.rate / max(1 - task.rate * (separation - 1), task.rate)
     return prob < 1 and -task.user_bound * separation * math.log1p(-prob) <= _MOST_WAIT
 
 

@@ -564,3 +564,29 @@ def test_separations_longer_than_the_run_are_those_of_the_enumeration(scheme):
             assert mean == pytest.approx(truth, abs=DEVIATIONS * stderr + 2e-3 * truth + 1e-12)
     epsilon = minsep.estimate_epsilon(short, 0.01, samples=40_000)
     assert minsep.estimate_delta(short, epsilon.value, samples=40_000).value == pytest.approx(0.01, rel=0.05)
+
+
+def test_what_is_not_known_is_not_bounded_by_the_other_direction():
+    """Found by a review: an epsilon of 1,245 was said to be at most 2.4."""
+    mech = mechanism(minsep.BandedToeplitz.optimal(iterations=100, bands=4), minsep.MinSep(0.02, 10), 0.05)
+    found = minsep.estimate_epsilon(mech, 1e-5, samples=4_000)
+    assert found.resolved or found.bound is None
+
+
+def test_a_composition_is_resolved_where_its_parts_are():
+    mech = mechanism(minsep.BandedToeplitz.optimal(iterations=100, bands=4), minsep.MinSep(0.02, 10), 1.0)
+    event = dp_accounting.GaussianDpEvent(3.0)
+    tilted, plain = (
+        minsep.estimate_delta(mech, 1.0, samples=50_000, compose_with=event, method=method)
+        for method in ("tilted", "plain")
+    )
+    assert tilted.resolved
+    assert tilted.value == pytest.approx(plain.value, abs=DEVIATIONS * (plain.stderr + tilted.stderr))
+
+
+@pytest.mark.parametrize(("rate", "sigma", "epsilon"), [(1e-17, 1.0, 1.0), (0.02, 1e17, 1.0), (0.02, 1.0, 100.0)])
+def test_losses_that_are_all_alike_are_not_resolved(rate, sigma, epsilon):
+    mech = mechanism(minsep.BandedToeplitz.optimal(iterations=100, bands=4), minsep.MinSep(rate, 10), sigma)
+    found = minsep.estimate_delta(mech, epsilon, samples=2_000)
+    assert not found.resolved
+    assert 0 < found.bound < 1e-12

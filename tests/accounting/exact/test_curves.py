@@ -187,3 +187,17 @@ def test_a_user_equals_the_peers_mixture(sigma, prob, user_bound):
     for epsilon in (0.5, 2.0, 5.0):
         found = max(float(curve.delta(epsilon, direction)) for direction in ("remove", "add"))
         assert found == pytest.approx(peer.get_delta_for_epsilon(epsilon), rel=1e-3, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "prob", "user_bound", "epsilon", "direction", "truth"),
+    [
+        (0.1, 1e-3, 5, 8.0, "remove", 0.004989),
+        (0.01, 1e-3, 50, 0.0, "add", 0.04879),
+        (1.0, 0.3, 50, 8.0, "remove", 0.99866),
+    ],
+)
+def test_a_user_with_little_noise(sigma, prob, user_bound, epsilon, direction, truth):
+    """Where e^loss overflows, and where log P/Q has many kinks: found by a review, against 60 digits."""
+    found = float(user_poisson_curve(sigma, user_bound, prob, 1, 1e-4).delta(epsilon, direction))
+    assert truth * (1 - 1e-3) <= found <= truth * (1 + 1e-2)

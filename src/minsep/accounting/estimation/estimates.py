@@ -69,15 +69,19 @@ class Estimate:
 
     @property
     def bound(self) -> float | None:
-        """Upper bound where the value is not resolved, if one is known."""
+        """Upper bound where the value is not resolved, if one is known; None elsewhere.
+
+        A direction that is resolved counts with six standard errors.
+        """
         if self.resolved:
             return None
-        known = [bound for bound in (self.remove_bound, self.add_bound) if bound is not None]
-        return max([*known, *(value for value, stderr in self._directions if math.isfinite(stderr))], default=None)
-
-    @property
-    def _directions(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        return (self.remove, self.remove_stderr), (self.add, self.add_stderr)
+        directions = (
+            (self.remove, self.remove_stderr, self.remove_bound),
+            (self.add, self.add_stderr, self.add_bound),
+        )
+        highest = [bound if math.isinf(stderr) else value + 6 * stderr for value, stderr, bound in directions]
+        known = [value for value in highest if value is not None]
+        return max(known) if len(known) == len(highest) else None
 
     def __str__(self) -> str:
         if not self.resolved:

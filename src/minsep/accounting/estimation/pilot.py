@@ -55,6 +55,8 @@ def run_pilot(pair: TiltablePair, direction: Direction, epsilon: float, key: Key
     pool.draw(_starts(pair, direction, epsilon))
     there, stalled, aim = 0, 0, pool.aim()
     for _ in range(_MOST_ROUNDS):
+        if not pool.shows(aim):
+            break
         there += aim == epsilon
         if pool.draw([pool.closest(aim)]) >= _SETTLED or there >= _ROUNDS:
             break
@@ -142,6 +144,10 @@ class _Pool:
             middle = (low + high) / 2
             low, high = (middle, high) if _effective(self._log_weights(middle)) >= _ENOUGH else (low, middle)
         return low
+
+    def shows(self, aim: float) -> bool:
+        """Whether a sample has a loss above an epsilon."""
+        return bool(np.isfinite(self._log_weights(aim)).any())
 
     def closest(self, aim: float) -> AdaptedLaw:
         """Return the law of the family that is closest to the ideal one at an epsilon, as far as the samples show."""

@@ -48,6 +48,7 @@ _REFINED, _MOST_REFINED = 0.1, 4  # relative width of a grid around a crossing, 
 _GOOD = 0.02  # relative standard error of an epsilon that needs no such grid
 _FEWEST_EFFECTIVE = 30.0  # below that a standard error means little
 _FAR = 6.0  # standard errors
+_LEAST_BOUND = 1e-300  # what a bound that underflows is said to be
 _CONFIDENCE = 1e-6  # chance that a bound from plain samples is too small
 
 
@@ -139,6 +140,7 @@ class Sampling:
         if self._event is not None and self._event.infinite(direction) >= delta:
             return math.inf, 0.0
         low, high = 0.0, self._guess(delta, direction)
+        lowered = False
         for _ in range(_MOST_GRIDS):
             grid = np.linspace(low, high, _GRID if self._event is None else _COMPOSED_GRID)
             deltas, stderrs = self.deltas(grid, direction)
@@ -147,8 +149,11 @@ class Sampling:
                 return 0.0, float(stderrs[0] * (grid[1] - grid[0]) / fall) if fall > 0 else 0.0
             if deltas[0] > delta >= deltas[-1]:
                 return self._refined(_crossing(grid, deltas, stderrs, delta), delta, direction)
-            low, high = (0.0, low) if deltas[0] <= delta else (high, 2 * high)
-        raise FloatingPointError(f"No epsilon was found for delta {delta:g}: the estimates do not converge.")
+            if deltas[0] > delta and lowered:
+                break  # Two grids contradict each other.
+            lowered = bool(deltas[0] <= delta)
+            low, high = (0.0, low) if lowered else (high, 2 * high)
+        return high, math.inf
 
     def _refined(self, found: tuple[float, float], delta: float, direction: Direction) -> tuple[float, float]:
         """Return a crossing with samples of its own from a law for its epsilon, where a grid left it uncertain."""
@@ -229,7 +234,8 @@ class Sampling:
             return np.zeros(epsilons.size, dtype=bool)
         for place, epsilon in enumerate(epsilons):
             pilot = self._pilots.get((law.direction, float(epsilon)))
-            if pilot is not None and pilot.effective >= _FEWEST_EFFECTIVE:
+            # In composition the pilot has looked at this mechanism alone.
+            if self._event is None and pilot is not None and pilot.effective >= _FEWEST_EFFECTIVE:
                 error = math.sqrt(max(second[place], 0.0)) / samples
                 gap = abs(first[place] / samples - pilot.value)
                 resolved[place] &= gap <= _FAR * math.hypot(error, pilot.stderr)
@@ -247,7 +253,7 @@ class Sampling:
             bound = math.exp(best_law(self.pair, direction, shift.epsilon).log_bound(shift.epsilon))
             if direction == "add":
                 bound = min(bound, best_tangent(self.pair, shift.epsilon)[0])
-            return min(shift.factor * bound, 1.0)
+            return min(max(shift.factor * bound, _LEAST_BOUND), 1.0)
         sums = self._sums(PlainLaw(self.pair, direction), np.array([shift.epsilon]), self.samples)
         hits = float(sums.moments[0, 0])
         # X lies in [0, 1]: the largest mean for which the sum is not surprisingly small, by Chernoff's inequality.
@@ -274,6 +280,10 @@ def _chunk_sums(law: Law, key: Key, epsilons: FloatArray, event: PldCurve | None
     losses, log_weights = (log_ratio, log_ratio - log_density) if direction == "remove" else (-log_ratio, -log_density)
     weights = np.exp(log_weights)
     control = np.array([weights.sum(), (weights**2).sum()])
+    if event is None and epsilons.size == 1:
+        # Directly: at losses close to epsilon, differences of sums would be rounding.
+        values = weights * -np.expm1(np.minimum(epsilons[0] - losses, 0.0))
+        return _Sums(np.array([[values.sum()], [values @ values]]), control)
     if event is None:
         return _Sums(integrand_moments(losses, log_weights, epsilons), control)
     # In composition, delta is the mean of the other event's delta at epsilon minus the loss of this mechanism.

@@ -16,7 +16,7 @@ from dp_accounting import DpEvent, NeighboringRelation
 from dp_accounting.pld import PLDAccountant, common, pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp, ndtr
+from scipy.special import log_ndtr, logsumexp, ndtr
 from scipy.stats import binom
 
 from minsep.accounting.directions import Direction
@@ -33,7 +33,7 @@ _ROUNDING = 4 * 2.0**-52
 _MOST_LOSSES_OF_ONE = 2_000_000  # of one step; a composition has more
 _MOST_LOSSES = 50_000_000  # in a table; its transform takes about forty bytes each
 _BYTES_A_LOSS = 40
-_FEW_POINTS, _NEWTON_STEPS, _FLAT = 2049, 5, 1e-250
+_FEW_POINTS, _MOST_STEPS, _FLAT, _PRECISION = 2049, 80, 1e-250, 1e-13
 _TAIL = 1e-15  # mass that is counted as an infinite loss
 _FURTHEST = 10.5  # standard deviations, beyond which dp_accounting does not look
 
@@ -151,7 +151,7 @@ def user_poisson_curve(sigma: float, user_bound: int, prob: float, count: int, s
     if prob == 1:
         return GaussianCurve(user_bound * math.sqrt(count) / sigma)
     mixture = _Mixture(sigma, binom.logpmf(np.arange(user_bound + 1), user_bound, prob))
-    width = _spacing(sigma, float(user_bound), spacing)
+    width = _spacing(sigma, float(user_bound), spacing, _MOST_LOSSES_OF_ONE // user_bound)
     one = pld.PrivacyLossDistribution(mixture.losses("remove", width), mixture.losses("add", width))
     never = (1 - prob) ** (user_bound * count)
     return PldCurve(_composed(one, count), never, compositions=count, margin=_MIXTURE_MARGIN * count)
@@ -173,17 +173,26 @@ class _Mixture:
         return np.asarray(logsumexp(self.log_weights[:, None] + means * (y - means / 2) / self.sigma**2, axis=0))
 
     def points(self, log_ratios: FloatArray) -> FloatArray:
-        """Return where log P/Q has these values, or the nearest end: it is convex, so Newton's steps converge."""
+        """Return where log P/Q has these values, or the nearest end, by Newton's steps within a bracket."""
         grid = np.linspace(*self._ends, _FEW_POINTS)
-        points = np.interp(log_ratios, self.log_ratio(grid), grid)
+        known = self.log_ratio(grid)
+        place = np.clip(np.searchsorted(known, log_ratios), 1, grid.size - 1)
+        low, high = grid[place - 1], grid[place]
+        points = np.interp(log_ratios, known, grid)
         means = np.arange(self.log_weights.size)[:, None]
-        for _ in range(_NEWTON_STEPS):
+        for _ in range(_MOST_STEPS):
             logs = self.log_weights[:, None] + means * (points - means / 2) / self.sigma**2
             value = logsumexp(logs, axis=0)
+            below = value < log_ratios
+            low, high = np.where(below, points, low), np.where(below, high, points)
             slope = (means * np.exp(logs - value)).sum(axis=0) / self.sigma**2
-            # Where P/Q hardly changes any more there is no step to take.
-            steps = np.divide(log_ratios - value, slope, out=np.zeros_like(points), where=slope > _FLAT)
-            points = np.clip(points + steps, *self._ends)
+            steps = np.divide(log_ratios - value, slope, out=np.full(points.size, np.inf), where=slope > _FLAT)
+            following = points + steps
+            outside = ~((following > low) & (following < high))
+            following = np.where(outside, (low + high) / 2, following)
+            if np.all(np.abs(following - points) <= _PRECISION * self.sigma):
+                return following
+            points = following
         return points
 
     @property
@@ -201,17 +210,21 @@ class _Mixture:
 
     def deltas(self, epsilons: FloatArray, direction: Direction) -> FloatArray:
         """Return the hockey-stick divergence of one step."""
-        means, weights = np.arange(self.log_weights.size)[:, None], np.exp(self.log_weights)
+        means = np.arange(self.log_weights.size)[:, None]
+        # Logarithms first: e^epsilon alone may be infinite where its product with a tail is not.
         if direction == "remove":
             points = self.points(epsilons)
-            found = weights @ ndtr((means - points) / self.sigma) - np.exp(epsilons) * ndtr(-points / self.sigma)
+            one = np.exp(self.log_weights) @ ndtr((means - points) / self.sigma)
+            found = one - np.exp(np.minimum(epsilons + log_ndtr(-points / self.sigma), 0.0))
             # Below the least log P/Q every point counts.
-            found = np.where(epsilons <= self.log_weights[0], -np.expm1(epsilons), found)
+            found = np.where(epsilons <= self.log_weights[0], -np.expm1(np.minimum(epsilons, 0.0)), found)
         else:
             points = self.points(-epsilons)
-            below = weights @ ndtr((points - means) / self.sigma)
-            found = ndtr(points / self.sigma) - np.exp(epsilons) * below
+            tails = logsumexp(self.log_weights[:, None] + log_ndtr((points - means) / self.sigma), axis=0)
+            found = ndtr(points / self.sigma) - np.exp(np.minimum(epsilons + tails, 0.0))
             found = np.where(-epsilons <= self.log_weights[0], 0.0, found)
+        if not np.isfinite(found).all():
+            raise FloatingPointError(f"The losses of a user at noise multiplier {self.sigma:g} are not finite.")
         return np.minimum.accumulate(np.clip(found, 0.0, 1.0))
 
 
@@ -249,10 +262,10 @@ def composed_curve(curve: ExactCurve, event: PldCurve) -> PldCurve:
     return replace(one, losses=one.losses.compose(event.losses), no_participation=0.0, upper_bound=curve.upper_bound)
 
 
-def _spacing(sigma: float, shift: float, spacing: float) -> float:
+def _spacing(sigma: float, shift: float, spacing: float, most: int = _MOST_LOSSES_OF_ONE) -> float:
     """Return a spacing of losses, wider if there would be too many in one step, which is never optimistic."""
     largest = shift * (shift / 2 + _FURTHEST * sigma) / sigma**2
-    return max(spacing, 2 * largest / _MOST_LOSSES_OF_ONE)
+    return max(spacing, 2 * largest / most)
 
 
 def _composed(one: pld.PrivacyLossDistribution, count: int) -> pld.PrivacyLossDistribution:

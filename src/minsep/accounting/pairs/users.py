@@ -77,7 +77,8 @@ class UserPair(TiltablePair):
 
     def log_means(self, scores: Rows, linear: float, quadratic: float, weight: float = 1.0) -> FloatArray:
         """Return log E_x of weight^|x| exp(linear <C x, y>/s2 - quadratic |C x|^2/(2 s2)): log P/Q when all are 1."""
-        moderate = -self.user_bound * self.min_sep * log_miss_of(self.prob) <= MODERATE_WAIT
+        # With a negative tilt overlaps are gains, which the argument for rescaled numbers does not cover.
+        moderate = quadratic >= 0 and -self.user_bound * self.min_sep * log_miss_of(self.prob) <= MODERATE_WAIT
         return user_log_means(scores, self._terms(quadratic, weight), linear, moderate)
 
     def _terms(self, quadratic: float, weight: float) -> UserTerms:
