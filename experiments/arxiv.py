@@ -1,8 +1,8 @@
 """Predict a paper's category from its abstract, private for every author: `python -m experiments.arxiv --quick`.
 
 Users are authors, and a paper belongs to all of its own. Contributions are bounded to `user_bound` papers an author,
-every paper runs a b-min-sep process of its own (DP-SGD is the case of one band and b = 1), and a linear model is trained
-by Adam with scale-then-privatize. Noise multipliers are certified, without an assumption: docs/attribution.md.
+every paper runs a b-min-sep process of its own (DP-SGD is the case of one band and b = 1), and a linear model is
+trained by Adam with scale-then-privatize. Noise multipliers are certified, without an assumption: docs/attribution.md.
 """
 
 from pathlib import Path

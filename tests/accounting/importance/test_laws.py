@@ -321,6 +321,7 @@ def test_scaled_tables_equal_those_in_logarithms(case, tilt, sigma):
     logs, scaled, log_scales = np.zeros((n + 1, states)), np.zeros((n + 1, states)), np.zeros(n + 1)
     tuple_tables.fill_table(logs, law._terms)
     finished = tuple_tables.fill_scaled_table(scaled, log_scales, law._terms)
-    assert finished == (sigma > 0.1)
+    assert finished or sigma < 0.5
+    assert not finished or sigma > 0.1
     if finished:
         np.testing.assert_allclose(np.log(scaled[:n]) + log_scales[:n, None], logs[:n], rtol=1e-13, atol=1e-13)

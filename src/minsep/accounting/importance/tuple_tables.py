@@ -45,39 +45,52 @@ class Beginning(NamedTuple):
     places: IntegerArray
 
 
+@numba.njit(nogil=True, inline="always")
+def _overlap(terms, i, state):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Return the inner products of column i with those of the blocked copies, summed."""
+    gram, moves = terms.gram, terms.moves
+    overlap = 0.0
+    for c in range(moves.blocked[state]):
+        lag = moves.lags[state, c]
+        if lag < gram.shape[1]:
+            overlap += moves.multiplicities[state, c] * gram[i, lag]
+    return overlap
+
+
+@numba.njit(nogil=True, inline="always")
+def _log_weight(terms, i, state, move, overlap):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Return the logarithm of what a move weighs, but for all that follows."""
+    gram, moves = terms.gram, terms.moves
+    norm, columns, squares = gram[i, 0], moves.sums[move], moves.squares[move]
+    value = terms.log_weights[moves.rows[state], move]
+    value += terms.own * squares * norm
+    value += terms.shared * (0.5 * (columns * columns - squares) * norm + columns * overlap)
+    if moves.counts.shape[1] > 0:
+        inside = 2.0 * terms.own - terms.shared
+        for c in range(moves.blocked[state]):
+            if moves.lags[state, c] < gram.shape[1]:
+                value += inside * moves.counts[move, moves.owners[state, c]] * gram[i, moves.lags[state, c]]
+    return value
+
+
 @numba.njit(nogil=True, cache=True)
 def fill_table(table, terms):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Fill `table[i % window]` with log V_i for i = n - 1, ..., 0; `window` is n + 1, or b + 1 for the first ones."""
-    gram, log_weights, own, shared, moves = terms
-    jumps, targets, lags, multiplicities, blocked, sizes, sums, squares, rows, owners, counts = moves
-    n, bands = gram.shape
+    jumps, targets, sizes = terms.moves.jumps, terms.moves.targets, terms.moves.sizes
+    n = terms.gram.shape[0]
     window, states = table.shape
-    grouped = counts.shape[1] > 0
-    inside = 2.0 * own - shared
     values = np.empty(sizes.size)
     for i in range(n - 1, -1, -1):
-        norm = gram[i, 0]
         current = table[i % window]
         for state in range(states):
-            overlap = 0.0
-            for c in range(blocked[state]):
-                lag = lags[state, c]
-                if lag < bands:
-                    overlap += multiplicities[state, c] * gram[i, lag]
-            row = rows[state]
+            overlap = _overlap(terms, i, state)
             highest = -np.inf
             count = 0
             for move in range(sizes.size):
                 if targets[state, move] < 0:
                     continue
                 after = i + 1 + jumps[state, move]
-                value = log_weights[row, move]
-                value += own * squares[move] * norm
-                value += shared * (0.5 * (sums[move] * sums[move] - squares[move]) * norm + sums[move] * overlap)
-                if grouped:
-                    for c in range(blocked[state]):
-                        if lags[state, c] < bands:
-                            value += inside * counts[move, owners[state, c]] * gram[i, lags[state, c]]
+                value = _log_weight(terms, i, state, move, overlap)
                 if after < n:
                     value += table[after % window, targets[state, move]]
                 values[count] = value
@@ -96,12 +109,9 @@ def fill_scaled_table(table, log_scales, terms):  # type: ignore[no-untyped-def]
     The same as `fill_table` without a logarithm in every step: what a move weighs is computed anew only where the inner
     products of columns change, which for a Toeplitz matrix is at the ends.
     """
-    gram, log_weights, own, shared, moves = terms
-    jumps, targets, lags, multiplicities, blocked, sizes, sums, squares, rows, owners, counts = moves
+    gram, jumps, targets, sizes = terms.gram, terms.moves.jumps, terms.moves.targets, terms.moves.sizes
     n, bands = gram.shape
     window, states = table.shape
-    grouped = counts.shape[1] > 0
-    inside = 2.0 * own - shared
     factors = np.zeros((states, sizes.size))
     longest = 0
     for state in range(states):
@@ -113,23 +123,12 @@ def fill_scaled_table(table, log_scales, terms):  # type: ignore[no-untyped-def]
         for lag in range(bands):
             changed |= gram[i, lag] != gram[min(i + 1, n - 1), lag]
         if changed:
-            norm = gram[i, 0]
             for state in range(states):
-                overlap = 0.0
-                for c in range(blocked[state]):
-                    lag = lags[state, c]
-                    if lag < bands:
-                        overlap += multiplicities[state, c] * gram[i, lag]
+                overlap = _overlap(terms, i, state)
                 for move in range(sizes.size):
                     if targets[state, move] < 0:
                         continue
-                    value = log_weights[rows[state], move]
-                    value += own * squares[move] * norm
-                    value += shared * (0.5 * (sums[move] * sums[move] - squares[move]) * norm + sums[move] * overlap)
-                    if grouped:
-                        for c in range(blocked[state]):
-                            if lags[state, c] < bands:
-                                value += inside * counts[move, owners[state, c]] * gram[i, lags[state, c]]
+                    value = _log_weight(terms, i, state, move, overlap)
                     if abs(value) > _LARGEST_LOG and value != -np.inf:
                         return False
                     factors[state, move] = math.exp(value)
@@ -173,12 +172,9 @@ def draw_tuples(table, terms, begin, uniforms, samples, times, weights):  # type
 
     Waiting in the empty state is drawn in one step: that makes long waits cheap.
     """
-    gram, log_weights, own, shared, moves = terms
-    jumps, targets, lags, multiplicities, blocked, sizes, sums, squares, rows, owners, counts = moves
+    jumps, targets, sizes, sums = terms.moves.jumps, terms.moves.targets, terms.moves.sizes, terms.moves.sums
     idle, start_jumps, start_places = begin
-    n, bands = gram.shape
-    grouped = counts.shape[1] > 0
-    inside = 2.0 * own - shared
+    n = terms.gram.shape[0]
     used = 0
     found = 0
     for sample in range(start_jumps.size):
@@ -209,9 +205,7 @@ def draw_tuples(table, terms, begin, uniforms, samples, times, weights):  # type
                 target = -math.expm1(idle[i + 1] - idle[i]) * uniforms[used]
                 used += 1
                 first = 1
-            row = rows[state]
-            norm = gram[i, 0]
-            overlap = -1.0
+            overlap = _overlap(terms, i, state)
             running = 0.0
             chosen = first
             # The moves' probabilities sum to 1 up to rounding, so the first that passes the target is the one drawn.
@@ -220,20 +214,7 @@ def draw_tuples(table, terms, begin, uniforms, samples, times, weights):  # type
                     continue
                 chosen = move
                 after = i + 1 + jumps[state, move]
-                value = log_weights[row, move]
-                if move > 0:
-                    if overlap < 0.0:
-                        overlap = 0.0
-                        for c in range(blocked[state]):
-                            lag = lags[state, c]
-                            if lag < bands:
-                                overlap += multiplicities[state, c] * gram[i, lag]
-                    value += own * squares[move] * norm
-                    value += shared * (0.5 * (sums[move] * sums[move] - squares[move]) * norm + sums[move] * overlap)
-                    if grouped:
-                        for c in range(blocked[state]):
-                            if lags[state, c] < bands:
-                                value += inside * counts[move, owners[state, c]] * gram[i, lags[state, c]]
+                value = _log_weight(terms, i, state, move, overlap)
                 if after < n:
                     value += table[after, targets[state, move]]
                 running += math.exp(value - table[i, state])
