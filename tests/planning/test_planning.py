@@ -51,7 +51,7 @@ def test_the_table_is_ranked_and_its_errors_are_those_of_its_noise(small_plan):
     assert errors == sorted(errors)
     for one in small_plan.table:
         if one.error is not None:
-            expected = one.noise_multiplier * math.sqrt(one.strategy(100).mean_squared_error)
+            expected = one.noise_multiplier * math.sqrt(one.strategy(small_plan.task).mean_squared_error)
             assert one.error == pytest.approx(expected)
     assert small_plan.error <= 1.03 * errors[0]
     assert small_plan.gain >= 0

@@ -73,9 +73,10 @@ def test_series_inverse_is_the_triangular_inverse(coefficients, extra):
     assert_allclose(found, expected, atol=1e-10 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("workload", [None, minsep.Workload(momentum=0.8, horizon=9)])
 @pytest.mark.parametrize(("n", "bands"), [(12, 3), (12, 12), (40, 7)])
-def test_derivatives_of_the_objective(n, bands):
-    objective = optimum._BandedObjective(n, bands)
+def test_derivatives_of_the_objective(n, bands, workload):
+    objective = optimum._BandedObjective(n, bands, None if workload is None else workload.coefficients(n))
     x = series.square_root_of_prefix_sums(bands)[1:] + 0.01 * np.arange(bands - 1)
     step = 1e-5 * np.eye(bands - 1)
     differences = [
