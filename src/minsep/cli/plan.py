@@ -94,49 +94,27 @@ def plan(
         *report_checks(report, plot),
         *work.check(),
     )
-    workload = minsep.Workload(momentum, horizon, cast(Any, schedule))
+    numbers = batch_size, iterations, epsilon, delta
+    options: dict[str, Any] = {
+        "max_bands": max_bands,
+        "min_sep": min_sep,
+        "schemes": scheme or SCHEMES,
+        "workload": minsep.Workload(momentum, horizon, cast(Any, schedule)),
+        "model_size": model_size,
+        "noise_memory": int(noise_memory * 2**30),
+        "tune": tune,
+        "seed": work.seed,
+        "compute": work.compute,
+    }
     with Bar() as bar:
         users = None
         if edges is not None:
-            users = minsep.plan_users(
-                minsep.AttributionGraph.from_edges(edges),
-                batch_size,
-                iterations,
-                epsilon,
-                delta,
-                user_bounds=_bounds(user_bound),
-                max_bands=max_bands,
-                min_sep=min_sep,
-                schemes=scheme or SCHEMES,
-                workload=workload,
-                model_size=model_size,
-                noise_memory=int(noise_memory * 2**30),
-                tune=tune,
-                seed=work.seed,
-                compute=work.compute,
-                progress=bar.tell,
-            )
+            graph = minsep.AttributionGraph.from_edges(edges)
+            users = minsep.plan_users(graph, *numbers, user_bounds=_bounds(user_bound), progress=bar.tell, **options)
             result = users.recommended.plan
         else:
             assert examples is not None
-            result = minsep.plan(
-                examples,
-                batch_size,
-                iterations,
-                epsilon,
-                delta,
-                max_bands=max_bands,
-                min_sep=min_sep,
-                schemes=scheme or SCHEMES,
-                workload=workload,
-                max_batch_size=max_batch_size,
-                model_size=model_size,
-                noise_memory=int(noise_memory * 2**30),
-                tune=tune,
-                seed=work.seed,
-                compute=work.compute,
-                progress=bar.tell,
-            )
+            result = minsep.plan(examples, *numbers, max_batch_size=max_batch_size, progress=bar.tell, **options)
         files.write("output", result.certificate.save)
         if report is not None or plot is not None:
             from minsep.report import plot as draw

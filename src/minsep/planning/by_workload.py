@@ -53,8 +53,8 @@ def rankings(plan: Plan, workloads: Sequence[Workload] = WORKLOADS) -> list[Rank
     tried = {one: one.strategy(task) for one in plan.table if one.noise_multiplier is not None}
     found = []
     for workload in workloads:
-        errors = {one: noise_of(one) * workload.mean_squared_error(strategy) ** 0.5 for one, strategy in tried.items()}
+        errors = {one: workload.error(strategy, noise_of(one)) for one, strategy in tried.items()}
         best = min(errors, key=lambda one: errors[one])
-        own = mechanism.noise_multiplier * workload.mean_squared_error(mechanism.strategy) ** 0.5
+        own = workload.error(mechanism.strategy, mechanism.noise_multiplier)
         found.append(Ranking(workload, best, errors[best], own))
     return found

@@ -1,6 +1,5 @@
 """The mechanisms that a plan tries, and those that it skips."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -49,7 +48,7 @@ class Candidate:
             mechanism.scheme.min_sep,
             shrink,
             mechanism.noise_multiplier,
-            mechanism.noise_multiplier * math.sqrt(workload.mean_squared_error(mechanism.strategy)),
+            workload.error(mechanism.strategy, mechanism.noise_multiplier),
             has_exact_curve(mechanism.design),
         )
 

@@ -44,7 +44,7 @@ class Plan:
     @property
     def error(self) -> float:
         """Root mean squared error of the workload from the plan's noise, for clip norm 1."""
-        return self.task.error(self.mechanism.noise_multiplier, self.mechanism.strategy)
+        return self.task.workload.error(self.mechanism.strategy, self.mechanism.noise_multiplier)
 
     @property
     def baseline(self) -> Candidate:

@@ -92,7 +92,7 @@ class Search:
         found = self._calibrate(best)
         if found.fallback:
             best = Candidate.of(found.mechanism, best.shrink, self._task.workload)
-        error = self._task.error(found.mechanism.noise_multiplier, found.mechanism.strategy)
+        error = self._task.workload.error(found.mechanism.strategy, found.mechanism.noise_multiplier)
         proven = next((candidate for candidate in tried if candidate.exact), None)
         if proven is not None and proven != best and error_of(proven) < error:
             return proven, calibrate_exactly(proven.design(self._task), self._budget, self._seed)
@@ -135,7 +135,7 @@ class Search:
         )
 
     def _measured(self, candidate: Candidate, noise_multiplier: float) -> Candidate:
-        error = self._task.error(noise_multiplier, candidate.strategy(self._task))
+        error = self._task.workload.error(candidate.strategy(self._task), noise_multiplier)
         return replace(candidate, noise_multiplier=noise_multiplier, error=error)
 
     def _sum_of_coefficients(self, candidate: Candidate) -> float:

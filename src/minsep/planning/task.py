@@ -8,7 +8,7 @@ from minsep import _validation as validate
 from minsep.attribution import AttributionGraph
 from minsep.budget import Budget
 from minsep.participation import Truncation
-from minsep.strategy import Strategy, Workload
+from minsep.strategy import Workload
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,6 @@ class Task:
         most = self.workload.most_iterations
         if most is not None:
             validate.integer(iterations=self.iterations, at_most=most)
-
-    def error(self, noise_multiplier: float, strategy: Strategy) -> float:
-        """Return the root mean squared error of the workload, for clip norm 1."""
-        return noise_multiplier * math.sqrt(self.workload.mean_squared_error(strategy))
 
     @property
     def protected(self) -> str:

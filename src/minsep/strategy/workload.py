@@ -103,10 +103,19 @@ class Workload:
             )
         return self._error_of_schedule(series.multiply(strategy.inverse_coefficients, self._velocity(n), n))
 
+    def error(self, strategy: Strategy, noise_multiplier: float) -> float:
+        """Return the root mean squared error of a `strategy` at a `noise_multiplier`, for clip norm 1.
+
+        >>> from minsep import BandedToeplitz
+        >>> Workload(horizon=1).error(BandedToeplitz.identity(iterations=10), 2.0)
+        2.0
+        """
+        return noise_multiplier * math.sqrt(self.mean_squared_error(strategy))
+
     def _error_of_schedule(self, steps: FloatArray) -> float:
         """Return the error, given the column of C^-1 with momentum: noise of step j enters step j + k by `steps[k]`."""
         n = steps.size
-        rates, keep = self._rates(n), 1.0 if self.horizon is None else 1 - 1 / self.horizon
+        rates, keep = self._rates(n), self._kept
         total = 0.0
         state = np.zeros(n)
         # state[j] is what the model holds of the noise of step j, now.
@@ -115,9 +124,13 @@ class Workload:
             total += float(state[: step + 1] @ state[: step + 1])
         return total / n
 
+    @property
+    def _kept(self) -> float:
+        """What is left of the model, and of the noise in it, after a step: s."""
+        return 1.0 if self.horizon is None else 1 - 1 / self.horizon
+
     def _faded(self, iterations: int) -> FloatArray:
-        keep = 1.0 if self.horizon is None else 1 - 1 / self.horizon
-        return keep ** np.arange(iterations, dtype=np.float64)
+        return self._kept ** np.arange(iterations, dtype=np.float64)
 
     def _velocity(self, iterations: int) -> FloatArray:
         return (1 - self.momentum) * self.momentum ** np.arange(iterations, dtype=np.float64)

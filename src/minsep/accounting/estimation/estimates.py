@@ -137,6 +137,19 @@ def privacy_curve(
     >>> bool((np.diff(curve.deltas) < 0).all())
     True
     """
+    return _curve(mechanism, epsilons, samples, seed, method, compose_with, compute)[0]
+
+
+def _curve(
+    mechanism: Mechanism,
+    epsilons: ArrayLike,
+    samples: int,
+    seed: int,
+    method: Method,
+    compose_with: Event | None,
+    compute: Compute,
+) -> tuple[PrivacyCurve, Sampling | None]:
+    """Return a curve, and the sampling that it comes from, if it needed any."""
     requested = np.atleast_1d(np.asarray(epsilons, dtype=np.float64))
     if requested.ndim != 1 or requested.size == 0 or not (np.isfinite(requested) & (requested >= 0)).all():
         raise ValueError(f"epsilons is {epsilons!r}, but its values must be finite numbers of at least 0.")
@@ -148,10 +161,10 @@ def privacy_curve(
         remove, add = (exact.delta(requested, direction) for direction in DIRECTIONS)
         mostly_rounding = not all(map(exact.carries, np.maximum(remove, add)))
         upper_bound = exact.upper_bound or mostly_rounding
-        return PrivacyCurve(requested, remove, add, nothing, nothing, exact.method, 0, upper_bound)
+        return PrivacyCurve(requested, remove, add, nothing, nothing, exact.method, 0, upper_bound), None
     work = Sampling(mechanism, samples, seed, method, event, compute)
     (remove, remove_stderr), (add, add_stderr) = (work.deltas(increasing, direction) for direction in DIRECTIONS)
-    return PrivacyCurve(
+    curve = PrivacyCurve(
         requested,
         remove[places],
         add[places],
@@ -161,6 +174,7 @@ def privacy_curve(
         work.samples,
         work.upper_bound,
     )
+    return curve, work
 
 
 def estimate_delta(
@@ -192,30 +206,20 @@ def estimate_delta(
     True
     """
     epsilon = validate.real(epsilon=epsilon)
-    curve = privacy_curve(
-        mechanism,
-        [epsilon],
-        samples,
-        seed,
-        method=method,
-        compose_with=compose_with,
-        compute=compute,
+    curve, work = _curve(mechanism, [epsilon], samples, seed, method, compose_with, compute)
+    stderrs = float(curve.remove_stderr[0]), float(curve.add_stderr[0])
+    bounds = (
+        work.bound(epsilon, direction) if work is not None and math.isinf(stderr) else None
+        for direction, stderr in zip(DIRECTIONS, stderrs, strict=True)
     )
-    bounds: dict[Direction, float | None] = {"remove": None, "add": None}
-    for direction in DIRECTIONS:
-        if np.isinf((curve.remove_stderr if direction == "remove" else curve.add_stderr)[0]):
-            work = Sampling(mechanism, samples, seed, method, _prepare(mechanism, method, compose_with)[1], compute)
-            bounds[direction] = work.bound(epsilon, direction)
     return Estimate(
         float(curve.remove[0]),
         float(curve.add[0]),
-        float(curve.remove_stderr[0]),
-        float(curve.add_stderr[0]),
+        *stderrs,
         curve.method,
         curve.samples,
         curve.upper_bound,
-        bounds["remove"],
-        bounds["add"],
+        *bounds,
     )
 
 

@@ -70,8 +70,7 @@ def run_pilot(pair: TiltablePair, direction: Direction, epsilon: float, key: Key
 
 def _starts(pair: TiltablePair, direction: Direction, epsilon: float) -> list[PilotLaw]:
     """Return laws for little noise and for much, between which the truth lies."""
-    sign = 1.0 if direction == "remove" else -1.0
-    squared = pair.drift.squared
+    sign, squared = _sign(direction), pair.drift.squared
     # If log P/Q were linear in y, this shift would have the mean loss epsilon.
     linear = epsilon / squared + sign * 0.5 if squared > 0 else 0.0
     starts: list[PilotLaw] = [AdaptedLaw(pair, direction, sign * scale, weight) for scale, weight in _STARTS]
@@ -79,7 +78,7 @@ def _starts(pair: TiltablePair, direction: Direction, epsilon: float) -> list[Pi
         starts += [AdaptedLaw(pair, direction, 0.0, 1.0, sign * share * linear) for share in (0.4, 1.0)]
         starts.append(AdaptedLaw(pair, direction, sign, 1.0, sign * max(linear - 1, 0.0)))
     for copies in range(2, _MOST_COPIES + 1):
-        if affordable(pair.single, copies, vectors=1):
+        if affordable(pair.single, copies):
             starts.append(TiltedLaw(pair, direction, copies, sign))
     return starts
 
@@ -100,6 +99,8 @@ class _Pool:
     log_ratio: FloatArray = field(default_factory=lambda: np.empty(0))
     densities: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
     """The log density of each law, in a row, for all samples."""
+    pooled: FloatArray = field(init=False)
+    """The log density of the mixture of all laws, each with its share of the samples."""
     starts: int = 0
     drawn: int = 0
 
@@ -121,6 +122,7 @@ class _Pool:
         self.drawn += len(laws)
         self.laws += laws
         self.counts += [ratio.size for _, ratio in found]
+        self._pool()
         return _effective(self._log_weights(self.epsilon))
 
     def forget(self) -> None:
@@ -133,6 +135,11 @@ class _Pool:
         self.log_ratio = np.delete(self.log_ratio, gone)
         self.densities = np.delete(np.delete(self.densities, gone, axis=1), self.starts, axis=0)
         del self.laws[self.starts], self.counts[self.starts]
+        self._pool()
+
+    def _pool(self) -> None:
+        shares = np.array(self.counts) / sum(self.counts)
+        self.pooled = np.asarray(logsumexp(self.densities, axis=0, b=shares[:, None]))
 
     def aim(self) -> float:
         """Return the largest epsilon up to that of the task at which enough samples count."""
@@ -164,7 +171,7 @@ class _Pool:
 
         known = [law for law in self.laws if isinstance(law, AdaptedLaw)]
         best = max(known, key=fit)
-        sign = 1.0 if self.direction == "remove" else -1.0
+        sign = _sign(self.direction)
         unit = 0.3 * max(abs(best.shift), 0.3 * self._linear_shift())
 
         def law_at(point: FloatArray) -> AdaptedLaw:
@@ -188,11 +195,10 @@ class _Pool:
     def outcome(self) -> Pilot:
         """Return the law of least second moment, as far as all samples show it."""
         log_integrand = self._log_integrand(self.epsilon)
-        pooled = self._pooled()
-        log_weights = log_integrand - pooled
+        log_weights = log_integrand - self.pooled
         if not np.isfinite(log_integrand).any():
             return Pilot(self.laws[-1], 0.0, math.inf, 0.0)
-        moments = logsumexp(2 * log_integrand - self.densities - pooled, axis=1)
+        moments = logsumexp(2 * log_integrand - self.densities - self.pooled, axis=1)
         weights = np.exp(log_weights)
         stderr = float(weights.std() / math.sqrt(weights.size))
         best = self.laws[int(np.argmin(moments))]
@@ -203,12 +209,7 @@ class _Pool:
         return max(self.epsilon / squared, 1.0) if squared > 0 else 1.0
 
     def _log_weights(self, epsilon: float) -> FloatArray:
-        return self._log_integrand(epsilon) - self._pooled()
-
-    def _pooled(self) -> FloatArray:
-        """Return the log density of the mixture of all laws, each with its share of the samples."""
-        shares = np.array(self.counts) / sum(self.counts)
-        return np.asarray(logsumexp(self.densities, axis=0, b=shares[:, None]))
+        return self._log_integrand(epsilon) - self.pooled
 
     def _log_integrand(self, epsilon: float) -> FloatArray:
         """Return log of (R - e^eps)+ or (1 - e^eps R)+."""
@@ -219,6 +220,11 @@ class _Pool:
     @property
     def _losses(self) -> FloatArray:
         return self.log_ratio if self.direction == "remove" else -self.log_ratio
+
+
+def _sign(direction: Direction) -> float:
+    """Return where a direction moves samples: towards the participations, or away from them."""
+    return 1.0 if direction == "remove" else -1.0
 
 
 def _draw(laws: list[PilotLaw], key: Key, drawn: int, count: int, place: int) -> tuple[Rows, FloatArray]:

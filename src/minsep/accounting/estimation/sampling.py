@@ -97,8 +97,7 @@ class Sampling:
         if asked.any():
             shifted = np.array([shift.epsilon for shift in shifts])[asked]
             means[asked], stderrs[asked] = self._deltas_of_pair(shifted, direction)
-        with np.errstate(invalid="ignore"):
-            return factors * means, np.where(asked, factors * stderrs, 0.0)
+        return factors * means, factors * stderrs
 
     def _deltas_of_pair(self, epsilons: FloatArray, direction: Direction) -> tuple[FloatArray, FloatArray]:
         free = np.zeros(epsilons.size, dtype=bool)
@@ -157,16 +156,14 @@ class Sampling:
 
     def _refined(self, found: tuple[float, float], delta: float, direction: Direction) -> tuple[float, float]:
         """Return a crossing with samples of its own from a law for its epsilon, where a grid left it uncertain."""
-        width = _REFINED
-        for _ in range(_MOST_REFINED):
-            if self._event is None and found[1] < _GOOD * found[0]:
+        for refined in range(_MOST_REFINED):
+            # The first grid of a composition is coarse.
+            if (self._event is None or refined) and found[1] < _GOOD * found[0]:
                 break
-            grid = found[0] * np.linspace(max(1 - width, 0.0), 1 + width, _COMPOSED_GRID)
+            grid = found[0] * np.linspace(1 - _REFINED, 1 + _REFINED, _COMPOSED_GRID)
             deltas, stderrs = self.deltas(grid, direction)
             if deltas[0] > delta >= deltas[-1]:
                 found = _crossing(grid, deltas, stderrs, delta)
-                if found[1] < _GOOD * found[0]:
-                    break
             elif deltas[0] <= delta:
                 found = float(grid[0]), math.inf
             else:
@@ -226,8 +223,7 @@ class Sampling:
     def _resolved(self, law: Law, epsilons: FloatArray, sums: "_Sums", samples: int) -> NDArray[np.bool_]:
         """Return where an estimate can be trusted: many samples count, and what must be 1 is 1."""
         first, second = sums.moments
-        enough = first**2 >= _FEWEST_EFFECTIVE * second
-        resolved = np.asarray((first > 0) & enough)
+        resolved = np.asarray((first > 0) & (first**2 >= _FEWEST_EFFECTIVE * second))
         mean, square = sums.control / samples
         error = math.sqrt(max(square - mean**2, 0.0) / samples)
         if abs(mean - 1) > _FAR * error + 1e-3:

@@ -1,6 +1,7 @@
 """The choice of a law by its bound. It depends on no sample, so it does not weaken the guarantee."""
 
 import math
+from functools import cache
 
 from scipy import optimize
 
@@ -24,13 +25,14 @@ def law_from(description: Description, pair: Pair, direction: Direction) -> Boun
     match description:
         case {"kind": "plain", **rest} if not rest:
             return PlainLaw(pair, direction)
-        case {"kind": "tilted", "copies": int() as copies, "tilt": float() as tilt, **rest} if not rest or rest == {
-            "whole": True
-        }:
-            if isinstance(pair, TiltablePair) and 1 <= copies <= _MOST_COPIES:
-                vectors = pair.vectors if rest else 1
-                if affordable(pair.single, copies, _MOST_TABLE, vectors) and vectors > len(rest):
-                    return TiltedLaw(pair, direction, copies, tilt, whole=bool(rest))
+        case {"kind": "tilted", "copies": int() as copies, "tilt": float() as tilt, **rest} if rest in (
+            {},
+            {"whole": True},
+        ) and isinstance(pair, TiltablePair):
+            whole, few = bool(rest), 1 <= copies <= _MOST_COPIES
+            sums = pair.vectors > 1 or not whole
+            if few and sums and affordable(pair.single, copies, _MOST_TABLE, pair.vectors if whole else 1):
+                return TiltedLaw(pair, direction, copies, tilt, whole)
         case {
             "kind": "shifted",
             "tangent_distance": float() as distance,
@@ -122,6 +124,7 @@ def _best_tilt(
     def law(tilt: float) -> TiltedLaw:
         return TiltedLaw(pair, direction, copies, sign * tilt, whole)
 
+    @cache
     def bound(tilt: float) -> float:
         if copies * tilt <= pair.vectors and direction == "remove" and not whole:
             return 0.0

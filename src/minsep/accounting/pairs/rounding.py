@@ -80,12 +80,13 @@ def distance_of_draws(pair: Pair, grid: float, copies: int = 1, scale: float = 1
     turns = -(-n // gap)
     overlapping = 1 if pair.strategy.bands <= gap else turns
     # How far the normals of a sample may be moved in total, in standard deviations.
-    room = grid * pair.noise_multiplier / (max(abs(scale), 1.0) * pair.columns_moved * overlapping)
+    moved = max(abs(scale), 1.0) * pair.columns_moved
+    room = grid * pair.noise_multiplier / (moved * overlapping)
     of_normals = n * 2.0**-52 / room + (100 * n * 2.0**-53 / room) ** 4
     drawn = max(copies * vectors, pair.vectors)
     starts_of_copy = math.comb(min(gap, n) + vectors - 1, vectors)
     starts = math.comb(starts_of_copy - 1 + drawn // vectors, drawn // vectors)
     # Chances of moves are differences of logarithms, which grow with the participations behind them.
-    of_logarithms = n * (1 + turns) * (max(abs(scale), 1.0) * pair.columns_moved * copies / pair.noise_multiplier) ** 2
+    of_logarithms = n * (1 + turns) * (moved * copies / pair.noise_multiplier) ** 2
     of_participations = (drawn * (turns + 2) * (n + 2) + starts + 64 * n + of_logarithms) * 2.0**-52
     return min(of_normals + of_participations + pair.error_of_other_draws, 1.0)
