@@ -7,7 +7,17 @@ from functools import cached_property
 import numpy as np
 from scipy.special import logsumexp
 
-from minsep.accounting.importance.tuple_tables import Beginning, Terms, draw_tuples, fill_scaled_table, fill_table
+from minsep.accounting.importance.tuple_tables import (
+    DONE,
+    NO_ROOM,
+    Beginning,
+    Participations,
+    Terms,
+    draw_tuples,
+    fill_scaled_table,
+    fill_stays,
+    fill_table,
+)
 from minsep.accounting.pairs import MinSepPair
 from minsep.accounting.pairs.grouped_states import GroupedStateSpace, count_grouped_states, grouped_state_space
 from minsep.accounting.pairs.min_sep import log_miss_of
@@ -42,24 +52,26 @@ class TupleLaw:
         """Logarithm of the total weight of all tuples."""
         return self._start_weights(self._filled(full=False))[1]
 
-    def draw(self, key: Key, chunk: int) -> tuple[IntegerArray, IntegerArray, FloatArray]:
-        """Return (sample, time, number of columns) of all participations in a chunk of tuples, summed over copies."""
+    def draw(self, key: Key, chunk: int) -> Participations:
+        """Return all participations in a chunk of tuples, their columns summed over copies."""
         count = self.pair.samples_in_chunk
         words = KeyedWords(key.derive("tuples"))
         starts = np.searchsorted(self._cumulative_starts, uniforms(words.take(2 * chunk, count)), side="right")
         starts = np.minimum(starts, self._cumulative_starts.size - 1)
         _, jumps, places = self._starts
+        begin = Beginning(self._idle, jumps[starts], places[starts])
         drawn = self.copies * self.vectors
         room = 64 + 8 * count * (1 + drawn)
+        found, progress = Participations.empty(room), np.zeros(3, dtype=np.int64)
         while room <= 256 * count * (self.pair.strategy.iterations + 1) * drawn:
-            source = uniforms(words.take(2 * chunk + 1, room))
-            samples, times = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
-            weights = np.empty(room)
-            begin = Beginning(self._idle, jumps[starts], places[starts])
-            found: int = draw_tuples(self._table, self._terms, begin, source, samples, times, weights)
-            if found >= 0:
-                return samples[:found], times[:found], weights[:found]
-            room *= 2  # The words begin the same, so the tuples do.
+            first_word = int(progress[1]) & ~1
+            source = words.take(2 * chunk + 1, room, first_word)
+            outcome = draw_tuples(self._table, self._stays, self._terms, begin, source, first_word, progress, found)
+            if outcome == DONE:
+                return found.first(int(progress[2]))
+            room *= 2
+            if outcome == NO_ROOM:
+                found = found.doubled()
         raise FloatingPointError("A tuple of participations could not be drawn: its table is not finite.")
 
     @property
@@ -90,6 +102,15 @@ class TupleLaw:
     @cached_property
     def _table(self) -> FloatArray:
         return self._filled(full=True)
+
+    @cached_property
+    def _stays(self) -> FloatArray:
+        """Probability that nobody takes part in an iteration, for each state."""
+        if self.copies * self.vectors == 1:
+            return np.empty((0, 1))  # The only state is the empty one, which is waited in.
+        stays = np.empty((self._table.shape[0] - 1, self._table.shape[1]))
+        fill_stays(stays, self._table, self._terms)
+        return stays
 
     def _start_weights(self, table: FloatArray) -> tuple[FloatArray, float]:
         """Return the log weight of each start, with all that follows, and of all of them."""

@@ -22,9 +22,12 @@ import numpy as np
 
 from minsep.accounting.pairs.states import Moves
 from minsep.arrays import FloatArray, IntegerArray
+from minsep.randomness.variates import uniform
 
 # Products of three such numbers are far from the smallest and largest that there are, so that no digit is lost.
 _SMALLEST, _LARGEST, _LARGEST_LOG = 1e-80, 1e80, 200.0
+
+DONE, NO_WORDS, NO_ROOM = 0, 1, 2
 
 
 class Terms(NamedTuple):
@@ -35,6 +38,30 @@ class Terms(NamedTuple):
     own: float
     shared: float
     moves: Moves
+
+
+class Participations(NamedTuple):
+    """The sample, the iteration and the number of columns of each participation."""
+
+    samples: IntegerArray
+    times: IntegerArray
+    weights: FloatArray
+
+    @classmethod
+    def empty(cls, room: int) -> "Participations":
+        """Return room for so many."""
+        return cls(np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64), np.empty(room))
+
+    def first(self, count: int) -> "Participations":
+        """Return the first ones."""
+        return Participations(self.samples[:count], self.times[:count], self.weights[:count])
+
+    def doubled(self) -> "Participations":
+        """Return a copy with twice as much room."""
+        wide = Participations.empty(2 * self.times.size)
+        for mine, copy in zip(self, wide, strict=True):
+            copy[: mine.size] = mine
+        return wide
 
 
 class Beginning(NamedTuple):
@@ -167,23 +194,37 @@ def fill_scaled_table(table, log_scales, terms):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
-def draw_tuples(table, terms, begin, uniforms, samples, times, weights):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Draw tuples forward through a full table; return the participations found, or -1 when `uniforms` or room ran out.
+def fill_stays(stays, table, terms):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Fill `stays[i, state]` with the probability that nobody takes part at i, from a full table."""
+    jumps, targets = terms.moves.jumps, terms.moves.targets
+    n, states = stays.shape
+    for i in range(n):
+        for state in range(states):
+            value = _log_weight(terms, i, state, 0, _overlap(terms, i, state))
+            after = i + 1 + jumps[state, 0]
+            if after < n:
+                value += table[after, targets[state, 0]]
+            stays[i, state] = math.exp(value - table[i, state])
 
+
+@numba.njit(nogil=True, cache=True)
+def draw_tuples(table, stays, terms, begin, words, first_word, progress, found):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Draw tuples forward through a full table; return DONE, or what ran out before.
+
+    `progress` holds the numbers of tuples, words and participations so far, and is updated: drawing goes on from there.
     Waiting in the empty state is drawn in one step: that makes long waits cheap.
     """
     jumps, targets, sizes, sums = terms.moves.jumps, terms.moves.targets, terms.moves.sizes, terms.moves.sums
     idle, start_jumps, start_places = begin
     n = terms.gram.shape[0]
-    used = 0
-    found = 0
-    for sample in range(start_jumps.size):
+    for sample in range(progress[0], start_jumps.size):
+        used, count = progress[1] - first_word, progress[2]
         i = start_jumps[sample]
         state = start_places[sample]
         while i < n:
-            if used == uniforms.size:
-                return -1
-            u = uniforms[used]
+            if used == words.size:
+                return NO_WORDS
+            u = uniform(words[used])
             used += 1
             first = 0
             target = u
@@ -200,11 +241,15 @@ def draw_tuples(table, terms, begin, uniforms, samples, times, weights):  # type
                 i = low
                 if i == n:
                     break
-                if used == uniforms.size:
-                    return -1
-                target = -math.expm1(idle[i + 1] - idle[i]) * uniforms[used]
+                if used == words.size:
+                    return NO_WORDS
+                target = -math.expm1(idle[i + 1] - idle[i]) * uniform(words[used])
                 used += 1
                 first = 1
+            elif stays[i, state] > u:
+                i += 1
+                state = targets[state, 0]
+                continue
             overlap = _overlap(terms, i, state)
             running = 0.0
             chosen = first
@@ -221,13 +266,14 @@ def draw_tuples(table, terms, begin, uniforms, samples, times, weights):  # type
                 if running > target:
                     break
             if sizes[chosen] > 0:
-                if found == times.size:
-                    return -1
-                samples[found] = sample
-                times[found] = i
-                weights[found] = sums[chosen]
-                found += 1
+                if count == found.times.size:
+                    return NO_ROOM
+                found.samples[count] = sample
+                found.times[count] = i
+                found.weights[count] = sums[chosen]
+                count += 1
             after = i + 1 + jumps[state, chosen]
             state = targets[state, chosen]
             i = after
-    return found
+        progress[0], progress[1], progress[2] = sample + 1, first_word + used, count
+    return DONE
