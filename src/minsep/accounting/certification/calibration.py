@@ -1,23 +1,27 @@
 """The smallest noise multiplier with a certificate: the paper's estimate-verify-release without empty outputs.
 
-The ladder of noise multipliers is fixed beforehand, from estimates with randomness of their own. Testing begins at a
-rung that should pass, and goes down from one that does and up from one that does not. Above them stands a mechanism
-with a deterministic proof, so there is always an answer. All tests together share the chance of an error, so the whole
-is (epsilon, delta)-DP.
+The ladder of noise multipliers is fixed beforehand, from estimates with randomness of their own, and so is the rung at
+which testing begins: the lowest that should pass with a reasonable number of samples. From one that does not, testing
+goes up. Above them stands a mechanism with a deterministic proof, so there is always an answer. All tests together
+share the chance of an error, so the whole is (epsilon, delta)-DP.
 """
 
-from collections import deque
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
-from itertools import takewhile
 
 from minsep import _validation as validate
 from minsep.accounting.certification.certificate import Certificate
 from minsep.accounting.certification.certify import certify, certify_by, fresh_seed
 from minsep.accounting.certification.exact_noise import exact_mechanism
-from minsep.accounting.certification.prover import Prover
-from minsep.accounting.estimation import estimated_noise_multiplier, guessed_noise_multiplier
-from minsep.accounting.importance import DEFAULT_MEMORY
+from minsep.accounting.certification.prover import Outlook, Prover
+from minsep.accounting.directions import Direction
+from minsep.accounting.estimation import (
+    TYPICAL_SLOPE,
+    estimated_noise_multiplier,
+    estimated_slope,
+    guessed_noise_multiplier,
+)
+from minsep.accounting.importance import DEFAULT_MEMORY, Law
 from minsep.accounting.schemes import exact_curve_carries, fallback, has_exact_curve, has_pair, unsupported
 from minsep.accounting.sequential import Verifier, verifier_for
 from minsep.budget import Budget
@@ -29,10 +33,12 @@ from minsep.randomness import Key
 from minsep.strategy import Strategy
 
 _STEP = 1.005
-_RUNGS = (-1, 0, 1, 2, 3, 5, 8, 16)
+_RUNGS = (1, 2, 3, 4, 5, 6, 8, 16)
 _MOST_TESTS = len(_RUNGS) + 1  # one of `add`, and one for each rung
-_FIRST_RUNG = 3
+_SCOUTED = 2  # the rung that shows what tests would be like
+_WORK = 4e8  # samples times iterations times vectors of a test: some seconds
 _ESTIMATE_SAMPLES = 16_000
+_ROUGH_TOLERANCE, _ROUGH_SPACING = 0.01, 1e-3  # of the noise above which nothing is tested
 _GUESS = 0.8  # of the noise that the deterministic proof needs
 
 
@@ -80,8 +86,8 @@ def calibrate(
     """Find the smallest noise multiplier that is certified as (epsilon, delta)-DP.
 
     Where an exact curve exists it gives the answer directly. Otherwise a ladder around the noise multiplier at which
-    the estimated delta is the target, with steps of 0.5 %, is tested. Where no rung passes, the answer is another
-    mechanism with an exact proof, and `fallback` says so.
+    the estimated delta is the target, with steps of 0.5 %, is tested from the lowest rung on that should not take long.
+    Where no rung passes, the answer is another mechanism with an exact proof, and `fallback` says so.
 
     - `strategy`, `scheme` and `truncation` are what is calibrated; a `Design` holds all three.
     - `epsilon` and `delta` are the budget.
@@ -142,31 +148,53 @@ class _Ladder:
         self._design, self._budget, self._seed = design, budget, seed
         self._prover = Prover(budget.epsilon, verifier, memory, compute, progress)
         # What is run when all tests reject must be within their level, for the whole to be within delta.
-        safe = fallback(design, verifier.level)
-        self._safe = exact_mechanism(safe, budget.epsilon, verifier.level, tolerance=0.01)
-        self._rungs = [Rung(self._safe.noise_multiplier, True, 0)]
+        self._safe = fallback(design, verifier.level)
+        roughly = exact_mechanism(self._safe, budget.epsilon, verifier.level, _ROUGH_TOLERANCE, _ROUGH_SPACING)
+        self._highest = roughly.noise_multiplier
+        self._estimate_seed, self._laws = _rung_seed(seed, 10**6), dict[Direction, Law]()
+        self._rungs = [Rung(self._highest, True, 0)]
 
     def calibrate(self, near: float | None) -> Calibration:
         """Test rungs until the smallest that passes is known."""
-        highest = self._safe.noise_multiplier
-        guess, slope = guessed_noise_multiplier(self._design, self._budget, _GUESS * highest)
-        center = self._estimate(guess if near is None else near, slope)
+        highest = self._highest
+        guess, slope = (near, TYPICAL_SLOPE) if near is not None else self._guess(_GUESS * highest)
+        center = self._estimate(guess, slope)
         in_reach = (center * _STEP**steps for steps in _RUNGS)
         ladder = [sigma for sigma in in_reach if sigma < highest] or [highest / _STEP]
-        # `add` is tested once, at the lowest rung: what passes there holds for all above it.
-        add = self._prover.prove(self._design.with_noise(ladder[0]), "add", _rung_seed(self._seed, len(ladder)))
-
-        def test(place: int) -> Certificate:
+        scouted = self._design.with_noise(ladder[min(_SCOUTED, len(ladder) - 1)])
+        outlook = self._prover.outlook(scouted, "remove", _rung_seed(self._seed, 10**6 + 1))
+        first = 0 if outlook is None else self._first_rung(ladder, center, outlook)
+        law = None if outlook is None else outlook.law
+        # `add` is tested once, at the first rung: what passes there holds for all above it.
+        add = self._prover.prove(self._design.with_noise(ladder[first]), "add", _rung_seed(self._seed, len(_RUNGS)))
+        for place in range(first, len(ladder)):
             mechanism, seed = self._design.with_noise(ladder[place]), _rung_seed(self._seed, place)
-            certificate = certify_by(self._prover, mechanism, self._budget, seed, add if add.passed else None)
+            certificate = certify_by(self._prover, mechanism, self._budget, seed, add if add.passed else None, law)
             self._rungs.append(Rung(ladder[place], certificate.passed, certificate.samples))
-            return certificate
+            if certificate.passed:
+                return Calibration(mechanism, certificate, self._budget.epsilon, self._budget.delta, tuple(self._rungs))
+        return self._fall_back(certificate)
 
-        best = _search(test, min(_FIRST_RUNG, len(ladder) - 1), len(ladder))
-        if not best.passed:
-            return self._fall_back(best)
-        mechanism = self._design.with_noise(best.mechanism["noise_multiplier"])
-        return Calibration(mechanism, best, self._budget.epsilon, self._budget.delta, tuple(self._rungs))
+    def _first_rung(self, ladder: list[float], center: float, outlook: Outlook) -> int:
+        """Return the lowest rung that should pass with a reasonable amount of work, or the one of least work."""
+        target = -math.log(self._prover.verifier.false_pass_probability)
+        size = self._design.strategy.iterations * (1 + outlook.law.get("copies", 1))
+        slope = estimated_slope(
+            self._design,
+            self._budget,
+            center,
+            _ESTIMATE_SAMPLES // 4,
+            self._estimate_seed,
+            self._laws,
+            self._prover.compute,
+        )
+        gaps = [-math.expm1(slope * math.log(sigma / center)) for sigma in ladder]
+        works = [size * outlook.samples(gap, target) for gap in gaps]
+        enough = max(_WORK, 1.5 * works[-1])
+        return next(place for place, work in enumerate(works) if work <= enough)
+
+    def _guess(self, highest: float) -> tuple[float, float]:
+        return guessed_noise_multiplier(self._design, self._budget, highest)
 
     def _estimate(self, guess: float, slope: float) -> float:
         """Return about where the estimated delta meets the budget."""
@@ -181,31 +209,23 @@ class _Ladder:
             self._budget,
             guess,
             _ESTIMATE_SAMPLES,
-            _rung_seed(self._seed, 10**6),
+            self._estimate_seed,
             slope=slope,
+            laws=self._laws,
             compute=self._prover.compute,
             report=report,
         )
 
     def _fall_back(self, refused: Certificate) -> Calibration:
         why = "; ".join(f"{proof.direction}: {proof.summary()}" for proof in refused.proofs if not proof.passed)
-        safe, budget = self._safe, self._budget
+        budget = self._budget
+        safe = exact_mechanism(self._safe, budget.epsilon, self._prover.verifier.level)
         words = (
             f"{self._design} was not certified below noise multiplier {safe.noise_multiplier:.4g} ({why}), so this is "
             f"{safe.name}, which has an exact proof."
         )
         certificate = certify(safe, budget.epsilon, budget.delta, seed=self._seed)
         return Calibration(safe, certificate, budget.epsilon, budget.delta, tuple(self._rungs), words)
-
-
-def _search(test: Callable[[int], Certificate], first: int, count: int) -> Certificate:
-    """Return the certificate of the lowest rung that passes, down or up from the first; else one that does not."""
-    best = test(first)
-    if best.passed:
-        lower = takewhile(lambda certificate: certificate.passed, map(test, reversed(range(first))))
-        return next(iter(deque(lower, maxlen=1)), best)
-    higher = (certificate for certificate in map(test, range(first + 1, count)) if certificate.passed)
-    return next(higher, best)
 
 
 def _design(strategy: Strategy | Design, scheme: Scheme | None, truncation: Truncation | None) -> Design:

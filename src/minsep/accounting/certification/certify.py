@@ -15,6 +15,7 @@ from minsep.accounting.schemes import exact_curve, has_pair
 from minsep.accounting.sequential import Verifier, verifier_for
 from minsep.budget import Budget
 from minsep.engine import LOCAL, Compute
+from minsep.identity import Description
 from minsep.mechanism import Mechanism
 from minsep.progress import Report
 
@@ -64,11 +65,17 @@ def certify(
 
 
 def certify_by(
-    prover: Prover, mechanism: Mechanism, budget: Budget, seed: int, add_proof: AnyProof | None = None
+    prover: Prover,
+    mechanism: Mechanism,
+    budget: Budget,
+    seed: int,
+    add_proof: AnyProof | None = None,
+    law: Description | None = None,
 ) -> Certificate:
     """Return the certificate of a mechanism by a prover.
 
-    `add_proof` is a proof of `add` by the same prover, for the same design with no more noise.
+    - `add_proof` is a proof of `add` by the same prover, for the same design with no more noise.
+    - `law` is what to draw from for `remove`; by default the prover chooses.
     """
     verifier = prover.verifier
     curve = exact_curve(mechanism, spacing_for(budget.epsilon))
@@ -79,7 +86,7 @@ def certify_by(
         remove, add = (prove_exactly(curve, direction, budget.epsilon, level) for direction in DIRECTIONS)
         if exact_only or (remove.passed and add.passed):
             return _certificate(prover, mechanism, budget, seed, level, chance, (remove, add))
-    proofs = prover.prove(mechanism, "remove", seed), add_proof or prover.prove(mechanism, "add", seed)
+    proofs = prover.prove(mechanism, "remove", seed, law), add_proof or prover.prove(mechanism, "add", seed)
     return _certificate(prover, mechanism, budget, seed, verifier.level, verifier.failure_probability, proofs)
 
 

@@ -24,11 +24,20 @@ from minsep.accounting.certification.proofs import (
 )
 from minsep.accounting.directions import Direction
 from minsep.accounting.exact import ExactCurve
-from minsep.accounting.importance import DEFAULT_MEMORY, BoundedLaw, PlainLaw, best_law, best_tangent, shifted_laws
+from minsep.accounting.importance import (
+    DEFAULT_MEMORY,
+    BoundedLaw,
+    PlainLaw,
+    best_law,
+    best_tangent,
+    law_from,
+    shifted_laws,
+)
 from minsep.accounting.pairs import Pair, TiltablePair
 from minsep.accounting.reduction import Reduction, best_reduction, unreduced
 from minsep.accounting.sequential import MOST_LEVEL, BettingVerifier, FixedSampleVerifier, Verifier, Wealth
 from minsep.engine import LOCAL, Compute
+from minsep.identity import Description
 from minsep.mechanism import Mechanism
 from minsep.progress import Progress, Report
 
@@ -37,6 +46,23 @@ _TRIFLING_WORK = 2e8  # samples times iterations: some seconds
 _CHEAP_WORK = 1.2e9  # samples times iterations: under a minute
 _FAIR_SHARE, _HOPE = 0.25, 0.65
 _MOST_MEMORY = 1 << 50
+_SCOUTS = 2_000  # samples that give an outlook
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a test by betting would be like, as far as a few samples of their own show.
+
+    - `law` is what to draw from, `bound` its bound on a value and `variance` the variance of one, in levels.
+    """
+
+    law: Description
+    bound: float
+    variance: float
+
+    def samples(self, gap: float, target: float) -> float:
+        """Return about how many samples reach a log wealth if delta is below the level by this share of it."""
+        return target * max(self.bound, 2 * self.variance / gap**2 if gap > 0 else math.inf)
 
 
 @dataclass(frozen=True)
@@ -56,8 +82,11 @@ class Prover:
     def __post_init__(self) -> None:
         validate.integer(memory=self.memory, at_least=1, at_most=_MOST_MEMORY)
 
-    def prove(self, mechanism: Mechanism, direction: Direction, seed: int) -> AnyProof:
-        """Prove one direction of a mechanism, with samples from a seed if it needs any."""
+    def prove(self, mechanism: Mechanism, direction: Direction, seed: int, law: Description | None = None) -> AnyProof:
+        """Prove one direction of a mechanism, with samples from a seed if it needs any.
+
+        `law` is the law to draw from; by default it is the one of least bound.
+        """
         reduction = self._reduction(mechanism, direction)
         pair, claim = reduction.pair, claim_of(reduction, direction, self.verifier.level)
         if claim.level <= 0:
@@ -72,10 +101,24 @@ class Prover:
                 return TangentProof(claim, mechanism.noise_multiplier, tangent.distance, bound)
         match self.verifier:
             case BettingVerifier() as betting:
-                return self._bet(pair, claim, betting, seed)
+                return self._bet(pair, claim, betting, seed, law)
             case FixedSampleVerifier() as fixed:
                 return self._average(pair, claim, fixed, seed)
         raise TypeError(f"There is no proof by {self.verifier!r}.")
+
+    def outlook(self, mechanism: Mechanism, direction: Direction, seed: int) -> Outlook | None:
+        """Return what a test of a direction by betting would be like; None where there is nothing to test."""
+        reduction = self._reduction(mechanism, direction)
+        pair, claim = reduction.pair, claim_of(reduction, direction, self.verifier.level)
+        betting = isinstance(self.verifier, BettingVerifier)
+        if not betting or claim.level <= 0 or is_immediate(reduction, direction) or pair.upper_bound:
+            return None
+        law = best_law(pair, direction, claim.epsilon, self.memory, enough=0.99 * claim.level)
+        bound = law.upward_bound(claim.epsilon)
+        if bound <= claim.level:
+            return None
+        values = np.concatenate(list(draw_values(law, claim.epsilon, seed, _SCOUTS, self.compute))) / claim.level
+        return Outlook(law.describe(), bound / claim.level, float(values.var()))
 
     def work_for_add(self, mechanism: Mechanism) -> float:
         """Return a bound on the values of a test of `add`, as a measure of its work; 0 where it needs no samples."""
@@ -93,8 +136,13 @@ class Prover:
             return unreduced(mechanism, self.epsilon)
         return best_reduction(mechanism, self.epsilon, self.verifier.level, direction)
 
-    def _bet(self, pair: Pair, claim: Claim, verifier: BettingVerifier, seed: int) -> AnyProof:
-        law = best_law(pair, claim.direction, claim.epsilon, self.memory, enough=0.99 * claim.level)
+    def _bet(
+        self, pair: Pair, claim: Claim, verifier: BettingVerifier, seed: int, chosen: Description | None
+    ) -> AnyProof:
+        if chosen is None:
+            law = best_law(pair, claim.direction, claim.epsilon, self.memory, enough=0.99 * claim.level)
+        else:
+            law = law_from(chosen, pair, claim.direction)
         bound = law.upward_bound(claim.epsilon)
         sigma = pair.noise_multiplier
         if bound <= claim.level:

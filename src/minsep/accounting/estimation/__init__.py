@@ -8,17 +8,21 @@ from minsep.accounting.estimation.estimates import (
     privacy_curve,
 )
 from minsep.accounting.estimation.noise_search import (
+    TYPICAL_SLOPE,
     estimated_noise_multiplier,
+    estimated_slope,
     guessed_noise_multiplier,
     noise_at_target,
 )
 
 __all__ = [
+    "TYPICAL_SLOPE",
     "Estimate",
     "PrivacyCurve",
     "estimate_delta",
     "estimate_epsilon",
     "estimated_noise_multiplier",
+    "estimated_slope",
     "guessed_noise_multiplier",
     "noise_at_target",
     "privacy_curve",

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -16,19 +17,21 @@ from minsep.budget import Budget
 from minsep.engine import LOCAL, Compute
 from minsep.mechanism import Design
 
-_TYPICAL_SLOPE = -8.0
+TYPICAL_SLOPE = -8.0
+"""How log delta falls with the log of the noise multiplier, where nothing else is known."""
 _LONGEST_STEP = 0.7
 _MOST_ROUNDS = 14
 _LIMIT = 30.0
 _GOOD = 0.2  # relative standard error with which a law is used again
 _NUDGE = 1.02
+_STEEPEST = 300.0
 _ROUGH = 1.0  # tolerance of a first guess
 _GUESSED = ((2, 1.0), (2, 1.5), (2, 2.5), (3, 1.0), (3, 1.5))  # copies and tilts of laws whose bounds give a guess
 _NEAR = 0.5  # where few samples are not enough
 
 
 def noise_at_target(
-    log_excess: Callable[[float], float], guess: float, tolerance: float = 0.05, slope: float = _TYPICAL_SLOPE
+    log_excess: Callable[[float], float], guess: float, tolerance: float = 0.05, slope: float = TYPICAL_SLOPE
 ) -> float:
     """Return the noise multiplier at which a decreasing function, log(delta/target), is 0.
 
@@ -70,7 +73,7 @@ def estimated_noise_multiplier(
     samples: int,
     seed: int,
     *,
-    slope: float = _TYPICAL_SLOPE,
+    slope: float = TYPICAL_SLOPE,
     directions: Sequence[Direction] = DIRECTIONS,
     tolerance: float = 0.05,
     laws: dict[Direction, Law] | None = None,
@@ -85,42 +88,82 @@ def estimated_noise_multiplier(
     - `laws` holds sampling laws that worked well for similar designs, and is updated.
     - `report` is called with each noise multiplier that is tried.
     """
-    epsilon, level = budget.epsilon, budget.delta
-    if design.truncation is not None:
-        cut = design.with_noise(1.0)
-        reductions = (best_reduction(cut, epsilon, 1.0, direction) for direction in directions)
-        terms = max(reduction.shift.truncation_terms for reduction in reductions)
-        level = max(level - terms, level / 10)
-    whole = replace(design, truncation=None)
-
-    def estimate(sigma: float, count: int, directions: Sequence[Direction]) -> float:
-        mechanism = whole.with_noise(sigma)
-        # The parameters of a law that worked nearby may work here and save a pilot: its standard error shows it.
-        for given in (known, None) if known else (None,):
-            sampling = Sampling(mechanism, count, seed, "auto", compute=compute, laws=given)
-            found = [sampling.deltas(np.array([epsilon]), direction) for direction in directions]
-            value, stderr = max((float(means[0]), float(stderrs[0])) for means, stderrs in found)
-            if stderr <= _GOOD * value:
-                known.update(sampling.laws)
-                break
-        return math.log(max(value, 1e-300) / level)
+    estimates = _Estimates(design, budget, seed, directions, {} if laws is None else laws, compute)
 
     def meet(guess: float, directions: Sequence[Direction]) -> float:
         def log_excess(sigma: float) -> float:
             if report is not None:
                 report(sigma)
             few = max(samples // 4, 1000)
-            excess = estimate(sigma, few, directions)
-            return estimate(sigma, samples, directions) if abs(excess) < _NEAR and few < samples else excess
+            excess = estimates.log_excess(sigma, few, directions)
+            return estimates.log_excess(sigma, samples, directions) if abs(excess) < _NEAR and few < samples else excess
 
         return noise_at_target(log_excess, guess, tolerance, slope)
 
-    known = {} if laws is None else laws
     # `remove` is nearly always the larger direction, so `add` is looked at once, where that meets the budget.
     met = meet(guess, directions[:1])
-    if directions[1:] and estimate(met, samples, directions[1:]) > tolerance:
+    if directions[1:] and estimates.log_excess(met, max(samples // 4, 1000), directions[1:]) > tolerance:
         return meet(met, directions)
     return met
+
+
+def estimated_slope(
+    design: Design,
+    budget: Budget,
+    noise_multiplier: float,
+    samples: int,
+    seed: int,
+    laws: dict[Direction, Law],
+    compute: Compute = LOCAL,
+) -> float:
+    """Return about how log delta falls with the log of the noise multiplier, by the same random numbers on both sides.
+
+    The arguments are those of `estimated_noise_multiplier`.
+    """
+    estimates = _Estimates(design, budget, seed, ["remove"], laws, compute)
+    less, more = (estimates.log_excess(noise_multiplier * factor, samples) for factor in (1 / _NUDGE, _NUDGE))
+    slope = (more - less) / (2 * math.log(_NUDGE))
+    return slope if -_STEEPEST < slope < 0 else TYPICAL_SLOPE
+
+
+@dataclass
+class _Estimates:
+    """Estimates of delta for one design and several noise multipliers, in units of what the budget allows."""
+
+    design: Design
+    budget: Budget
+    seed: int
+    directions: Sequence[Direction]
+    laws: dict[Direction, Law]
+    """The sampling laws that worked last."""
+    compute: Compute
+
+    @cached_property
+    def level(self) -> float:
+        """The delta of the budget, less what a truncation adds."""
+        delta = self.budget.delta
+        if self.design.truncation is None:
+            return delta
+        cut, epsilon = self.design.with_noise(1.0), self.budget.epsilon
+        reductions = (best_reduction(cut, epsilon, 1.0, direction) for direction in self.directions)
+        terms = max(reduction.shift.truncation_terms for reduction in reductions)
+        return max(delta - terms, delta / 10)
+
+    def log_excess(self, sigma: float, samples: int, directions: Sequence[Direction] | None = None) -> float:
+        """Return log(delta/level) at a noise multiplier: of all directions, or of some."""
+        mechanism = replace(self.design, truncation=None).with_noise(sigma)
+        # The parameters of a law that worked nearby may work here and save a pilot: its standard error shows it.
+        for given in (self.laws, None) if self.laws else (None,):
+            sampling = Sampling(mechanism, samples, self.seed, "auto", compute=self.compute, laws=given)
+            found = [
+                sampling.deltas(np.array([self.budget.epsilon]), direction)
+                for direction in directions or self.directions
+            ]
+            value, stderr = max((float(means[0]), float(stderrs[0])) for means, stderrs in found)
+            if stderr <= _GOOD * value:
+                self.laws.update(sampling.laws)
+                break
+        return math.log(max(value, 1e-300) / self.level)
 
 
 def guessed_noise_multiplier(design: Design, budget: Budget, guess: float) -> tuple[float, float]:
@@ -143,4 +186,4 @@ def guessed_noise_multiplier(design: Design, budget: Budget, guess: float) -> tu
 
     found = min(noise_at_target(log_excess, guess, _ROUGH), guess)
     slope = (log_excess(found * _NUDGE) - log_excess(found)) / math.log(_NUDGE)
-    return found, min(slope, _TYPICAL_SLOPE) if math.isfinite(slope) else _TYPICAL_SLOPE
+    return found, min(slope, TYPICAL_SLOPE) if math.isfinite(slope) else TYPICAL_SLOPE

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+import numba
 import numpy as np
 
 from minsep.accounting.directions import Direction
@@ -102,12 +103,10 @@ class AdaptedLaw(Law):
 
     def _shifted(self, scores: Rows, by: float, which: np.ndarray | None = None) -> Rows:
         """Return scores of samples that are shifted by a multiple of C m: all of them, or some."""
-        n = self.pair.strategy.iterations
         added = (by * self.pair.drift.scores).astype(scores.dtype)
+        moves = np.ones(2 * scores.shape[0], dtype=np.bool_) if which is None else which
         shifted = scores.copy()
-        both = shifted[:, : 2 * n].reshape(scores.shape[0], n, 2)
-        both += added[None, :, None] if which is None else added[None, :, None] * which.reshape(-1, 1, 2)
-        shifted[:, : 2 * n] = both.reshape(scores.shape[0], 2 * n)
+        _add_to_samples(shifted, added, moves)
         return shifted
 
 
@@ -118,6 +117,29 @@ def may_spread(pair: TiltablePair) -> bool:
 
 def _inner_products(scores: Rows, means: FloatArray) -> FloatArray:
     """Return <m, scores> of all samples, which is <C m, y>/sigma^2."""
-    n = means.size
-    both = scores[:, : 2 * n].reshape(scores.shape[0], n, 2)
-    return np.asarray(np.einsum("rnk,n->rk", both, means, dtype=np.float64, casting="same_kind").ravel())
+    products = np.empty(2 * scores.shape[0])
+    _sum_products(scores, means, products)
+    return products
+
+
+@numba.njit(nogil=True, cache=True)
+def _add_to_samples(scores, added, which):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Add a vector to some of the samples, two of which share a row."""
+    for row in range(scores.shape[0]):
+        first, second = which[2 * row], which[2 * row + 1]
+        for i in range(added.size):
+            if first:
+                scores[row, 2 * i] += added[i]
+            if second:
+                scores[row, 2 * i + 1] += added[i]
+
+
+@numba.njit(nogil=True, cache=True)
+def _sum_products(scores, means, products):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Fill in the inner product of each sample with a vector."""
+    for row in range(scores.shape[0]):
+        first, second = 0.0, 0.0
+        for i in range(means.size):
+            first += means[i] * scores[row, 2 * i]
+            second += means[i] * scores[row, 2 * i + 1]
+        products[2 * row], products[2 * row + 1] = first, second

@@ -62,11 +62,13 @@ class TupleLaw:
         begin = Beginning(self._idle, jumps[starts], places[starts])
         drawn = self.copies * self.vectors
         room = 64 + 8 * count * (1 + drawn)
+        # A pilot draws one chunk, which does not make up for a table.
+        stays = self._stays if chunk > 0 else np.empty((0, 1))
         found, progress = Participations.empty(room), np.zeros(3, dtype=np.int64)
         while room <= 256 * count * (self.pair.strategy.iterations + 1) * drawn:
             first_word = int(progress[1]) & ~1
             source = words.take(2 * chunk + 1, room, first_word)
-            outcome = draw_tuples(self._table, self._stays, self._terms, begin, source, first_word, progress, found)
+            outcome = draw_tuples(self._table, stays, self._terms, begin, source, first_word, progress, found)
             if outcome == DONE:
                 return found.first(int(progress[2]))
             room *= 2

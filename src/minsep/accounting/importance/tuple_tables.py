@@ -140,11 +140,11 @@ def fill_scaled_table(table, log_scales, terms):  # type: ignore[no-untyped-def]
     n, bands = gram.shape
     window, states = table.shape
     factors = np.zeros((states, sizes.size))
-    longest = 0
+    made = np.zeros(n + 1, dtype=np.bool_)
     for state in range(states):
         for move in range(sizes.size):
-            longest = max(longest, jumps[state, move])
-    ratios = np.empty(longest + 1)
+            made[min(jumps[state, move], n)] = True
+    ratios, lengths = np.empty(n + 1), np.flatnonzero(made)
     for i in range(n - 1, -1, -1):
         changed = i == n - 1
         for lag in range(bands):
@@ -160,7 +160,7 @@ def fill_scaled_table(table, log_scales, terms):  # type: ignore[no-untyped-def]
                         return False
                     factors[state, move] = math.exp(value)
         base = log_scales[(i + 1) % window] if i + 1 < n else 0.0
-        for jump in range(longest + 1):
+        for jump in lengths:
             after = i + 1 + jump
             log_ratio = (log_scales[after % window] if after < n else 0.0) - base
             if abs(log_ratio) > _LARGEST_LOG:
@@ -177,7 +177,7 @@ def fill_scaled_table(table, log_scales, terms):  # type: ignore[no-untyped-def]
                 jump = jumps[state, move]
                 after = i + 1 + jump
                 reached = table[after % window, target] if after < n else 1.0
-                total += factors[state, move] * (ratios[jump] * reached)
+                total += factors[state, move] * (ratios[min(jump, n)] * reached)
             current[state] = total
             largest = max(largest, total)
             smallest = min(smallest, total)
@@ -211,6 +211,7 @@ def fill_stays(stays, table, terms):  # type: ignore[no-untyped-def]  # pragma: 
 def draw_tuples(table, stays, terms, begin, words, first_word, progress, found):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Draw tuples forward through a full table; return DONE, or what ran out before.
 
+    `stays` is that of `fill_stays`, or empty.
     `progress` holds the numbers of tuples, words and participations so far, and is updated: drawing goes on from there.
     Waiting in the empty state is drawn in one step: that makes long waits cheap.
     """
@@ -246,7 +247,7 @@ def draw_tuples(table, stays, terms, begin, words, first_word, progress, found):
                 target = -math.expm1(idle[i + 1] - idle[i]) * uniform(words[used])
                 used += 1
                 first = 1
-            elif stays[i, state] > u:
+            elif stays.shape[0] > 0 and stays[i, state] > u:
                 i += 1
                 state = targets[state, 0]
                 continue
