@@ -27,6 +27,7 @@ from minsep.accounting.estimation import (
 )
 from minsep.accounting.exact import IN_WORDS as METHODS_IN_WORDS
 from minsep.accounting.importance import Law
+from minsep.accounting.reduction import cost_of_cutting
 from minsep.accounting.schemes import SchemeAccounting, Support, accounts_for, has_exact_curve, has_pair, supported
 from minsep.accounting.sequential import verifier_for
 
@@ -49,6 +50,7 @@ __all__ = [
     "calibrate",
     "calibrate_exactly",
     "certify",
+    "cost_of_cutting",
     "estimate_delta",
     "estimate_epsilon",
     "estimated_noise_multiplier",

@@ -21,6 +21,10 @@ def compare(
         typer.Option(help="Examples divided by batch size; may be given several times. Default: 128, 256, 512, 1024."),
     ] = None,
     max_bands: Annotated[int, counting("Maximum number of diagonals of the strategy matrix.")] = 32,
+    verified: Annotated[
+        bool,
+        typer.Option("--verified", help="Calibrate as the paper did: its verifier at delta/2, powers of 1.01."),
+    ] = False,
     workers: Workers = None,
     report: Annotated[Path | None, typer.Option(help="Write an HTML page to this file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the heat maps to this .png or .svg file.")] = None,
@@ -44,6 +48,7 @@ def compare(
             epsilons=epsilon or EPSILONS,
             epochs=epoch or EPOCHS,
             max_bands=max_bands,
+            verified=verified,
             compute=minsep.Compute(workers=workers),
             progress=bar.tell,
         )
@@ -67,7 +72,8 @@ def compare(
             ["epoch length", *(f"epsilon {value:g}" for value in comparison.epsilons)],
             rows,
         )
-    print(f"Estimates for {iterations:,} iterations, delta {delta:g}, at most {max_bands} bands; below 1 is better.")
+    how = "Calibrated by the paper's verifier" if verified else "Estimates"
+    print(f"{how} for {iterations:,} iterations, delta {delta:g}, at most {max_bands} bands; below 1 is better.")
     for name, path in files.rows().items():
         print(f"{name}: {path}")
     files.finish()
@@ -97,5 +103,6 @@ def _as_data(comparison: Any) -> dict[str, Any]:
         "iterations": comparison.iterations,
         "delta": comparison.delta,
         "max_bands": comparison.max_bands,
+        "verified": comparison.verified,
         "cells": cells,
     }

@@ -68,6 +68,9 @@ def plan(
     ] = None,
     noise_memory: Annotated[float, typer.Option(help="Maximum memory for past noise, in GiB.")] = 16.0,
     tune: Annotated[bool, typer.Option(help="Tune the strategy to the sampling.")] = True,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Only estimate: seconds, and no certificate. Not to train by.")
+    ] = False,
     output: Output = None,
     report: Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a picture to this .png or .svg file.")] = None,
@@ -89,6 +92,7 @@ def plan(
         lambda: _check_min_sep(min_sep, scheme),
         lambda: _check_examples(examples, edges, max_batch_size),
         lambda: _bounds(user_bound),
+        lambda: _check_estimate(estimate, output),
         lambda: minsep.Workload(momentum, horizon, cast(Any, schedule)),
         *files.checks(),
         *report_checks(report, plot),
@@ -103,6 +107,7 @@ def plan(
         "model_size": model_size,
         "noise_memory": int(noise_memory * 2**30),
         "tune": tune,
+        "estimate": estimate,
         "seed": work.seed,
         "compute": work.compute,
     }
@@ -115,7 +120,8 @@ def plan(
         else:
             assert examples is not None
             result = minsep.plan(examples, *numbers, max_batch_size=max_batch_size, progress=bar.tell, **options)
-        files.write("output", result.certificate.save)
+        if result.certificate is not None:
+            files.write("output", result.certificate.save)
         if report is not None or plot is not None:
             from minsep.report import plot as draw
             from minsep.report import write_report
@@ -131,11 +137,16 @@ def plan(
         if users is not None:
             _print_users(users)
         _print(result, files.rows(output="Certificate"))
-        if files.failed:
+        if files.failed and result.certificate is not None:
             print(result.certificate.to_json())
     files.finish()
-    if not result.certificate.passed:
+    if not (estimate or result.certified):
         raise typer.Exit(REFUSED)
+
+
+def _check_estimate(estimate: bool, output: Path | None) -> None:
+    if estimate and output is not None:
+        raise ValueError(f"output is {output}, but an estimate has no certificate to save: omit output or estimate.")
 
 
 def _check_examples(examples: int | None, edges: Path | None, max_batch_size: int | None) -> None:
@@ -189,7 +200,8 @@ def _check_min_sep(min_sep: int | None, schemes: list[str] | None) -> None:
 
 def _as_data(result: Any) -> dict[str, Any]:
     fields = ("scheme", "bands", "min_sep", "shrink", "noise_multiplier", "error", "skipped")
-    return {
+    wider = {} if result.wider is None else {"wider": _as_data(result.wider) | _cap(result.wider)}
+    return wider | {
         "statement": result.statement,
         "fallback": result.fallback,
         "error": result.error,
@@ -198,8 +210,14 @@ def _as_data(result: Any) -> dict[str, Any]:
         "seed": result.seed,
         "chosen": {field: getattr(result.chosen, field) for field in fields},
         "table": [{field: getattr(candidate, field) for field in fields} for candidate in result.table],
-        "certificate": json_module.loads(result.certificate.to_json()),
+        "certified": result.certified,
+        "ties": [{field: getattr(candidate, field) for field in fields} for candidate in result.ties],
+        "certificate": None if result.certificate is None else json_module.loads(result.certificate.to_json()),
     }
+
+
+def _cap(result: Any) -> dict[str, Any]:
+    return {"max_batch_size": result.task.max_batch_size}
 
 
 def _print(result: Any, files: dict[str, str]) -> None:
@@ -228,12 +246,14 @@ def _print(result: Any, files: dict[str, str]) -> None:
         f"Error of {result.task.workload.name}": f"{result.error:.5g}",
         "Best baseline": f"{result.baseline.name}: {result.baseline.error:.4g}",
         "Error saved by tuning": f"{100 * result.gain:.1f} %",
-        **proof_rows(result.certificate),
+        **({} if result.certificate is None else proof_rows(result.certificate)),
         **files,
     }
-    print_table(f"Plan for ({result.task.epsilon:g}, {result.task.delta:g})-DP", summary)
+    what = "Estimate" if result.certificate is None else "Plan"
+    print_table(f"{what} for ({result.task.epsilon:g}, {result.task.delta:g})-DP", summary)
     print(result.statement.removeprefix(result.fallback).lstrip())
-    print(result.certificate.statement)
+    if result.certificate is not None:
+        print(result.certificate.statement)
     from minsep.planning import rankings
 
     other = [found for found in rankings(result) if found.plan_error > _WORSE * found.error]

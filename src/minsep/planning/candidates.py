@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from minsep.accounting import has_exact_curve
 from minsep.mechanism import Design, Mechanism, name_of
@@ -21,7 +22,7 @@ class Candidate:
     - `shrink` is a factor on the coefficients below the diagonal of the strategy: 1 for the paper's choice.
     - `noise_multiplier` is what it needs, and `error` the root mean squared error of the workload, for clip norm 1.
     - `exact` says whether the noise multiplier is computed, and not estimated.
-    - `skipped` is the reason why it was not tried.
+    - `skipped` is the reason why it was not tried; `cut` says whether that is the cut of large batches.
     """
 
     scheme: str
@@ -32,6 +33,7 @@ class Candidate:
     error: float | None = None
     exact: bool = False
     skipped: str = ""
+    cut: bool = False
 
     @classmethod
     def of(cls, mechanism: Mechanism, shrink: float, workload: Workload = _PREFIX_SUMS) -> "Candidate":
@@ -54,7 +56,7 @@ class Candidate:
 
     def strategy(self, task: Task) -> BandedToeplitz:
         """Return the strategy matrix."""
-        best = BandedToeplitz.optimal(iterations=task.iterations, bands=self.bands, workload=task.workload)
+        best = _optimal_strategy(task.iterations, self.bands, task.workload)
         return best if self.shrink == 1.0 else best.shrunk(self.shrink)
 
     def design(self, task: Task) -> Design:
@@ -73,6 +75,11 @@ class Candidate:
         scheme = f"{self.scheme}, {self.min_sep} apart" if family is None else family.name(self.min_sep)
         scaled = "" if self.shrink == 1.0 else f", off-diagonals scaled to {self.shrink:g}"
         return name_of(scheme, self.bands, self.min_sep) + scaled
+
+
+@lru_cache(maxsize=32)
+def _optimal_strategy(iterations: int, bands: int, workload: Workload) -> BandedToeplitz:
+    return BandedToeplitz.optimal(iterations=iterations, bands=bands, workload=workload)
 
 
 def candidates(

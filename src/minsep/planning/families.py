@@ -108,7 +108,7 @@ class BallsInBinsFamily(Family):
 
     def separations(self, task: Task, bands: int, min_sep: int | None, epoch_is_tried: bool) -> list[int]:
         """Return the epoch."""
-        return [task.epoch] if bands > 1 else []  # without bands far from the best in every setting
+        return [task.epoch]
 
     def scheme(self, task: Task, separation: int) -> Scheme:
         """Return the scheme for a task."""

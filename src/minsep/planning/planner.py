@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from minsep import _validation as validate
 from minsep.accounting import Certificate
@@ -10,8 +10,9 @@ from minsep.attribution import AttributionGraph
 from minsep.engine import LOCAL, Compute
 from minsep.mechanism import Mechanism
 from minsep.planning.candidates import Candidate, candidates
+from minsep.planning.cutting import size_that_suffices
 from minsep.planning.families import BASELINES, FAMILIES
-from minsep.planning.search import Search, error_of
+from minsep.planning.search import Search, error_of, noise_of
 from minsep.planning.task import Task
 from minsep.progress import Report
 from minsep.strategy import Workload
@@ -27,19 +28,29 @@ class Plan:
     """The best mechanism for a task, its certificate, and everything that was tried on the way.
 
     - `task` is what was planned for, `chosen` the candidate that was chosen, and `mechanism` what to run.
-    - `certificate` proves the mechanism.
+    - `certificate` proves the mechanism; it is None for a plan by estimates alone.
     - `table` is all candidates, the best first; those that were skipped last.
     - `seed` repeats the plan.
     - `fallback` says why the mechanism is another one than the best that was tried; it is empty if it is not.
+    - `ties` are candidates whose errors the estimates cannot tell from that of the chosen one.
+    - `wider` is the plan with batches cut at a larger size, where better mechanisms cannot be proven at the one
+      requested; elsewhere it is None.
     """
 
     task: Task
     chosen: Candidate
     mechanism: Mechanism
-    certificate: Certificate
+    certificate: Certificate | None
     table: tuple[Candidate, ...]
     seed: int
     fallback: str = ""
+    ties: tuple[Candidate, ...] = ()
+    wider: "Plan | None" = None
+
+    @property
+    def certified(self) -> bool:
+        """Whether a certificate proves the mechanism."""
+        return self.certificate is not None and self.certificate.passed
 
     @property
     def error(self) -> float:
@@ -63,13 +74,40 @@ class Plan:
     @property
     def statement(self) -> str:
         """The answer in a sentence or two; a fallback is said first."""
+        mechanism = f"{self.chosen.name} and noise multiplier {self.mechanism.noise_multiplier:.4g}"
+        privacy = f"({self.task.epsilon:g}, {self.task.delta:g})-DP{self.task.protected}"
+        error = f"a root mean squared error of {self.error:.4g} for {self.task.workload.name}"
+        if self.certificate is None:
+            sentence = (
+                f"ESTIMATE, not certified: {mechanism} should be about {privacy}, with {error}. Do not train by it."
+            )
+        else:
+            proven = "certified" if self.certified else "not certified"
+            sentence = f"Train with {mechanism}: {privacy}, {proven}, with {error}."
         first = f"{self.fallback} " if self.fallback else ""
-        return first + (
-            f"Train with {self.chosen.name} and noise multiplier {self.mechanism.noise_multiplier:.4g}: "
-            f"({self.task.epsilon:g}, {self.task.delta:g})-DP{self.task.protected}, "
-            f"{'certified' if self.certificate.passed else 'not certified'}, with a root mean squared error of "
-            f"{self.error:.4g} for {self.task.workload.name}."
+        return f"{first}{sentence}{self._tied}{self._cut}"
+
+    @property
+    def _cut(self) -> str:
+        """What the cut of large batches costs, and what a larger size would give."""
+        cut = [one for one in self.table if one.cut]
+        if not cut:
+            return ""
+        sentence = f" {len(cut)} mechanisms cannot be proven, as {cut[0].skipped}."
+        if self.wider is None:
+            return sentence
+        outcome = "certified" if self.wider.certified else "estimated"
+        return (
+            f"{sentence} With batches cut at {self.wider.task.max_batch_size:,}, {self.wider.chosen.name} is {outcome} "
+            f"with an error of {self.wider.error:.4g} instead of {self.error:.4g}."
         )
+
+    @property
+    def _tied(self) -> str:
+        if not self.ties:
+            return ""
+        names = " and ".join(one.name for one in self.ties[:2])
+        return f" The estimates cannot tell it from {names}."
 
 
 def plan(
@@ -89,6 +127,7 @@ def plan(
     model_size: int | None = None,
     noise_memory: int = DEFAULT_NOISE_MEMORY,
     tune: bool = True,
+    estimate: bool = False,
     seed: int | None = None,
     compute: Compute = LOCAL,
     progress: Report | None = None,
@@ -103,13 +142,16 @@ def plan(
     - The outcome is never worse than the best baseline with an exact proof.
     - `num_examples` is the size of the dataset, `batch_size` the expected number of examples in a batch, and
       `iterations` the number of steps; `epsilon` and `delta` are the budget.
-    - `max_batch_size`, if given, cuts larger batches.
+    - `max_batch_size`, if given, cuts larger batches. Where that costs too much of delta, the plan with a larger size
+      is beside the one requested, as `wider`.
     - `user_bound` is the most examples of one user; the privacy is the user's. `plan_users` tries several bounds.
     - `graph`, if given, says who the users of each example are. Where no example has several, b-min-sep in which a
       user's examples block each other is tried beside b-min-sep of independent examples: both are proven.
     - `schemes` are the kinds of scheme to try.
+    - `estimate` leaves out the certificate: an answer in seconds, to explore, and not to train by.
     - `model_size` (number of parameters) and `noise_memory` (bytes) bound the memory for past noise.
-    - `seed` makes the plan reproducible; by default it comes from the system's entropy, and is recorded.
+    - `seed` makes the certificate reproducible; by default it comes from the system's entropy, and is recorded. The
+      choice of the mechanism does not depend on it.
     - `compute` says where samples are drawn, and does not change the result; `progress` is told how far it is.
 
     >>> import minsep
@@ -127,22 +169,41 @@ def plan(
         model_size,
     )
     seed = secrets.randbits(128) if seed is None else validate.integer(seed=seed, at_least=0)
-    search = Search(task, seed, compute, progress)
-    listed = list(candidates(task, schemes, max_bands, min_sep, model_size, noise_memory))
-    skipped = [one for one in listed if one.skipped]
+
+    def planned(task: Task) -> Plan:
+        listed = list(candidates(task, schemes, max_bands, min_sep, model_size, noise_memory))
+        return _plan(task, listed, tune, estimate, Search(task, seed, compute, progress))
+
+    best = planned(task)
+    cut = next((one for one in best.table if one.cut), None)
+    if cut is None:
+        return best
+    wider = planned(replace(task, max_batch_size=size_that_suffices(cut, task)))
+    return replace(best, wider=wider) if wider.error < best.error else best
+
+
+def _plan(task: Task, listed: list[Candidate], tune: bool, estimate: bool, search: Search) -> Plan:
+    """Return the plan for a task with these candidates."""
     measured = search.estimate_all([one for one in listed if not one.skipped])
     tried = [one for one in measured if not one.skipped]
-    skipped += [one for one in measured if one.skipped]
+    skipped = [one for one in (*listed, *measured) if one.skipped]
     if not tried:
+        schemes = tuple(dict.fromkeys(one.scheme for one in listed))
         raise ValueError(
             f"schemes is {schemes!r}, but none of them can be run: {skipped[0].name}: {skipped[0].skipped}."
         )
+    tried = search.refine(tried)
     if tune:
-        worth = _worth_tuning(sorted(tried, key=error_of))
-        tried = [one for one in tried if one not in worth] + search.tune(worth)
+        tried += search.tune(_worth_tuning(sorted(tried, key=error_of)))
     tried.sort(key=error_of)
+    table = (*tried, *skipped)
+    if estimate:
+        chosen = search.choose(tried)
+        mechanism = chosen.design(task).with_noise(noise_of(chosen))
+        return Plan(task, chosen, mechanism, None, table, search.seed, ties=search.ties(chosen, tried))
     chosen, found = search.certify(tried)
-    return Plan(task, chosen, found.mechanism, found.certificate, (*tried, *skipped), seed, found.fallback)
+    ties = search.ties(chosen, tried)
+    return Plan(task, chosen, found.mechanism, found.certificate, table, search.seed, found.fallback, ties)
 
 
 def _checked(

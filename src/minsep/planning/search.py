@@ -1,8 +1,11 @@
 """The noise that each candidate needs, by estimates; and the certificate of the one that is chosen."""
 
+import math
 from dataclasses import replace
+from itertools import count
 
 from minsep.accounting import (
+    DIRECTIONS,
     Calibration,
     Direction,
     Law,
@@ -15,24 +18,30 @@ from minsep.accounting import (
     has_pair,
     verifier_for,
 )
+from minsep.budget import Budget
 from minsep.engine import Compute
 from minsep.mechanism import Design
 from minsep.planning.candidates import Candidate
+from minsep.planning.cutting import reason_not_to_cut
 from minsep.planning.task import Task
 from minsep.progress import Progress, Report
 
-_SAMPLES, _TUNING_SAMPLES = 2_000, 8_000
-_TOLERANCE, _TUNING_TOLERANCE = 0.25, 0.05  # in the logarithm of delta
-_SHRINKS = (0.7, 0.5, 0.35, 0.25, 0.17, 0.12)
-_AS_GOOD = 1.01  # about what the estimates resolve
+_SAMPLES, _TUNING_SAMPLES = 1_000, 4_000
+_TOLERANCE, _TUNING_TOLERANCE = 0.25, 0.1  # in the logarithm of delta
+_SHRINKS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.17, 0.12)
+_FIRST_SHRINK = 3
+_STILL_IN_IT = 1.06  # times the least error, as far as few samples show it
+AS_GOOD = 1.01
+"""What the estimates resolve, about: errors closer than that are a tie."""
 _EXACT_TOLERANCE, _SPACING = 0.002, 1e-3
+_PAPERS_STEP = 1.01
 
 
 class Search:
     """Measures the candidates of one task."""
 
     def __init__(self, task: Task, seed: int, compute: Compute, progress: Report | None) -> None:
-        self._task, self._budget, self._seed = task, task.budget, seed
+        self._task, self._budget, self.seed = task, task.budget, seed
         self._laws: dict[Direction, Law] = {}
         self._compute, self._progress = compute, progress
 
@@ -54,7 +63,12 @@ class Search:
                 candidate = replace(candidate, exact=True)
                 try:
                     needed = exact_mechanism(
-                        design, self._budget.epsilon, self._budget.delta, _EXACT_TOLERANCE, _SPACING
+                        design,
+                        self._budget.epsilon,
+                        self._budget.delta,
+                        _EXACT_TOLERANCE,
+                        _SPACING,
+                        _nearest(known, apart, candidate.bands),
                     ).noise_multiplier
                 except ValueError as error:
                     tried.append(replace(candidate, skipped=str(error).rstrip(".")))
@@ -62,41 +76,100 @@ class Search:
             elif not has_pair(design):
                 tried.append(replace(candidate, skipped="no accounting is known for it"))
                 continue
+            elif reason := reason_not_to_cut(candidate, self._task):
+                tried.append(replace(candidate, skipped=reason, cut=True))
+                continue
             else:
                 needed = self._estimate(design, _nearest(known, apart, candidate.bands), _SAMPLES, _TOLERANCE)
             known[apart, candidate.bands] = needed
             tried.append(self._measured(candidate, needed))
         return tried
 
+    def refine(self, tried: list[Candidate]) -> list[Candidate]:
+        """Return the candidates, those that are still in the race with a better estimate."""
+        most = _STILL_IN_IT * min(map(error_of, tried))
+        leading = [candidate for candidate in tried if not candidate.exact and error_of(candidate) <= most]
+        for place, candidate in enumerate(leading):
+            self._tell("estimating", f"{candidate.name}, again", place, len(leading))
+            better = self._closely(candidate, noise_of(candidate))
+            tried = [better if one is candidate else one for one in tried]
+        return tried
+
     def tune(self, best: list[Candidate]) -> list[Candidate]:
-        """Return candidates, estimated with more samples, and with shrunk strategies as long as the error falls."""
-        found = []
+        """Return candidates with their strategies shrunk by several factors, from a typical one to less error."""
+        found: list[Candidate] = []
         for place, candidate in enumerate(best):
-            needed, before = noise_of(candidate), candidate
-            for shrink in (1.0, *_SHRINKS):
-                self._tell("tuning", f"the strategy of {candidate.name}, factor {shrink:g}", place, len(best))
-                shrunk = replace(candidate, shrink=shrink)
-                # With amplification the noise follows the sum of the coefficients more than their norm.
-                guess = needed * self._sum_of_coefficients(shrunk) / self._sum_of_coefficients(before)
-                needed = self._estimate(shrunk.design(self._task), guess, _TUNING_SAMPLES, _TUNING_TOLERANCE)
-                previous, before = before, self._measured(shrunk, needed)
-                found.append(before)
-                if shrink < 1 and error_of(before) > error_of(previous):
-                    break
+            shrunk = self._shrink(candidate, place, len(best))
+            found += [one for one in shrunk if one.shrink != 1.0]
         return found
+
+    def _shrink(self, candidate: Candidate, place: int, total: int) -> list[Candidate]:
+        known = {0: candidate}
+
+        def measure(step: int) -> float:
+            if step not in known:
+                shrunk = replace(candidate, shrink=_SHRINKS[step])
+                self._tell("tuning", f"the strategy of {candidate.name}, factor {shrunk.shrink:g}", place, total)
+                near = known[min(known, key=lambda other: abs(other - step))]
+                # With amplification the noise follows the sum of the coefficients more than their norm.
+                ratio = self._sum_of_coefficients(shrunk) / self._sum_of_coefficients(near)
+                known[step] = self._closely(shrunk, noise_of(near) * ratio)
+            return error_of(known[step])
+
+        step = _FIRST_SHRINK
+        for direction in (1, -1):
+            while 0 <= step + direction < len(_SHRINKS) and measure(step + direction) < measure(step):
+                step += direction
+        return list(known.values())
+
+    def _closely(self, candidate: Candidate, guess: float) -> Candidate:
+        needed = self._estimate(candidate.design(self._task), guess, _TUNING_SAMPLES, _TUNING_TOLERANCE)
+        return self._measured(candidate, needed)
+
+    def choose(self, tried: list[Candidate]) -> Candidate:
+        """Return the best candidate; of those that are tied with it, the one that is certified with least work."""
+        near_best = [candidate for candidate in tried if error_of(candidate) <= AS_GOOD * error_of(tried[0])]
+        return min(near_best, key=self._work_for_add) if len(near_best) > 1 else tried[0]
+
+    def ties(self, chosen: Candidate, tried: list[Candidate]) -> tuple[Candidate, ...]:
+        """Return the candidates of other schemes, separations or bands that the estimates cannot tell from one."""
+        own = next((one for one in tried if _same_design(one, chosen)), chosen)
+        close = (one for one in tried if error_of(own) / AS_GOOD <= error_of(one) <= AS_GOOD * error_of(own))
+        best: dict[tuple[str, int, int], Candidate] = {}
+        for one in close:
+            best.setdefault((one.scheme, one.bands, one.min_sep), one)
+        best.pop((chosen.scheme, chosen.bands, chosen.min_sep), None)
+        return tuple(best.values())
 
     def certify(self, tried: list[Candidate]) -> tuple[Candidate, Calibration]:
         """Return the best candidate with a certificate, or the best of those with an exact proof if that is better."""
-        near_best = [candidate for candidate in tried if error_of(candidate) <= _AS_GOOD * error_of(tried[0])]
-        best = min(near_best, key=self._work_for_add) if len(near_best) > 1 else tried[0]
+        best = self.choose(tried)
         found = self._calibrate(best)
         if found.fallback:
             best = Candidate.of(found.mechanism, best.shrink, self._task.workload)
         error = self._task.workload.error(found.mechanism.strategy, found.mechanism.noise_multiplier)
         proven = next((candidate for candidate in tried if candidate.exact), None)
         if proven is not None and proven != best and error_of(proven) < error:
-            return proven, calibrate_exactly(proven.design(self._task), self._budget, self._seed)
+            return proven, calibrate_exactly(proven.design(self._task), self._budget, self.seed)
         return best, found
+
+    def verify(self, candidate: Candidate) -> Candidate:
+        """Return a candidate with the least power of 1.01 as its noise that the verifier of the paper passes.
+
+        That verifier compares the average of plain samples with half of delta. Exact curves need no verifier.
+        """
+        if candidate.exact:
+            return candidate
+        design, budget = candidate.design(self._task), self._budget
+        half = replace(budget, delta=budget.delta / 2)
+        near = self._estimate(design, noise_of(candidate), _TUNING_SAMPLES, _TUNING_TOLERANCE, half)
+        prover = Prover(budget.epsilon, verifier_for("fixed", budget.delta), compute=self._compute)
+        first = math.floor(math.log(near) / math.log(_PAPERS_STEP)) - 1
+        for attempt in count():
+            mechanism = design.with_noise(_PAPERS_STEP ** (first + attempt))
+            if all(prover.prove(mechanism, direction, self.seed + attempt).passed for direction in DIRECTIONS):
+                return self._measured(candidate, mechanism.noise_multiplier)
+        raise AssertionError("Some power of 1.01 passes.")
 
     def _work_for_add(self, candidate: Candidate) -> float:
         """Return a measure of the work to certify a candidate; 0 where `add` needs no samples."""
@@ -115,16 +188,18 @@ class Search:
             epsilon=self._budget.epsilon,
             delta=self._budget.delta,
             near=candidate.noise_multiplier,
-            seed=self._seed,
+            seed=self.seed,
             compute=self._compute,
             progress=tell,
         )
 
-    def _estimate(self, design: Design, guess: float, samples: int, tolerance: float) -> float:
+    def _estimate(
+        self, design: Design, guess: float, samples: int, tolerance: float, budget: Budget | None = None
+    ) -> float:
         # `remove` is the larger direction wherever we looked; the certificate tests both.
         return estimated_noise_multiplier(
             design,
-            self._budget,
+            budget or self._budget,
             guess,
             samples,
             0,
@@ -151,6 +226,10 @@ def _nearest(known: dict[tuple[bool, int], float], apart: bool, bands: int) -> f
     alike = {size: sigma for (also_apart, size), sigma in known.items() if also_apart == apart}
     others = alike or {size: sigma for (_, size), sigma in known.items()}
     return others[min(others, key=lambda size: abs(size - bands))] if others else 1.0
+
+
+def _same_design(one: Candidate, other: Candidate) -> bool:
+    return (one.scheme, one.bands, one.min_sep, one.shrink) == (other.scheme, other.bands, other.min_sep, other.shrink)
 
 
 def error_of(candidate: Candidate) -> float:

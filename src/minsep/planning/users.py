@@ -80,6 +80,7 @@ def plan_users(
     model_size: int | None = None,
     noise_memory: int = DEFAULT_NOISE_MEMORY,
     tune: bool = True,
+    estimate: bool = False,
     seed: int | None = None,
     compute: Compute = LOCAL,
     progress: Report | None = None,
@@ -90,8 +91,8 @@ def plan_users(
       `duplicates` if they may be kept more than once.
     - `batch_size`, `iterations`, `epsilon` and `delta` are those of `plan`; the number of examples is what is kept.
     - `user_bounds` are the bounds to plan for. With a bound of 1 the privacy of an example is that of its users.
-    - `max_bands`, `min_sep`, `schemes`, `workload`, `model_size`, `noise_memory`, `tune`, `seed`, `compute` and
-      `progress` are those of `plan`.
+    - `max_bands`, `min_sep`, `schemes`, `workload`, `model_size`, `noise_memory`, `tune`, `estimate`, `seed`,
+      `compute` and `progress` are those of `plan`.
 
     >>> import minsep
     >>> graph = minsep.AttributionGraph.from_lists([[k // 2, 1000 + k // 3] for k in range(2000)])
@@ -128,6 +129,7 @@ def plan_users(
             model_size=model_size,
             noise_memory=noise_memory,
             tune=tune,
+            estimate=estimate,
             seed=seed,
             compute=compute,
             progress=tell,

@@ -45,7 +45,7 @@ def privacy(plan: Plan) -> go.Figure:
         y=[plan.task.delta],
         mode="markers",
         marker=_STAR,
-        name="certified" if plan.certificate.passed else "requested",
+        name="certified" if plan.certified else "requested",
         hovertemplate="ε = %{x:g}<br>δ = %{y:g}<extra>%{fullData.name}</extra>",
     )
     figure.update_yaxes(type="log", exponentformat="power", dtick=_decades(deltas))

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
@@ -46,7 +47,7 @@ def plan_page(plan: Plan, command: str) -> str:
         _section("Strategy", _strategy(plan)),
         _section("Reproduce this plan", _again(plan, command)),
     ]
-    return _page(f"Plan: {plan.chosen.name}", header, sections, plan.certificate.versions.get("minsep", ""))
+    return _page(f"Plan: {plan.chosen.name}", header, sections, version("minsep"))
 
 
 def comparison_page(comparison: Comparison) -> str:
@@ -57,8 +58,12 @@ def comparison_page(comparison: Comparison) -> str:
         + '<p class="answer">'
         + _prose(
             "Mean squared error of prefix sums with b-min-sep divided by that of another scheme, each at its best "
-            "number of bands and b-min-sep at its best separation. Below 1, b-min-sep is better. Numbers are "
-            "estimates, not guarantees."
+            "number of bands and b-min-sep at its best separation. Below 1, b-min-sep is better. "
+            + (
+                "Noise is calibrated by the paper's verifier, in powers of 1.01."
+                if comparison.verified
+                else "Numbers are estimates, not guarantees."
+            )
         )
         + "</p>"
     )
@@ -99,6 +104,11 @@ def comparison_page(comparison: Comparison) -> str:
 
 def _certificate(plan: Plan) -> str:
     certificate = plan.certificate
+    if certificate is None:
+        return (
+            '<p class="status refused">An estimate, not certified</p>'
+            "<p>Nothing here is proven. Plan without <code>--estimate</code> before you train.</p>"
+        )
     condition = "CONDITIONAL: " if certificate.conditional else ""
     status = (
         f'<p class="status">✓ {condition}Certified</p>'
@@ -215,11 +225,12 @@ def _strategy(plan: Plan) -> str:
 
 
 def _again(plan: Plan, command: str) -> str:
-    versions = ", ".join(f"{name} {value}" for name, value in plan.certificate.versions.items())
+    known = {"minsep": version("minsep")} if plan.certificate is None else plan.certificate.versions
+    versions = ", ".join(f"{name} {value}" for name, value in known.items())
     return (
         f'<pre class="wrap" id="command">{escape(command)}</pre>'
         '<p><button type="button" data-copy="command">Copy</button></p>'
-        f'<p class="quiet">Seed of the search and the certificate: {plan.seed}. Fingerprint of the mechanism: '
+        f'<p class="quiet">Seed of the certificate: {plan.seed}. Fingerprint of the mechanism: '
         f"<code>{escape(plan.mechanism.fingerprint[:16])}</code>. Made with {escape(versions)}.</p>"
     )
 

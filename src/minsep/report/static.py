@@ -102,9 +102,7 @@ def _privacy(axes: Axes, plan: Plan) -> None:
         low = np.maximum(deltas - 2 * stderrs, deltas / 100)
         axes.fill_between(epsilons, low, deltas + 2 * stderrs, color=palette.BAND, label="± 2 standard errors")
     axes.plot(epsilons, deltas, color=palette.BLUE, linewidth=2, label="computed" if curve.exact else "estimate")
-    axes.plot(
-        [plan.task.epsilon], [plan.task.delta], label="certified" if plan.certificate.passed else "requested", **_STAR
-    )
+    axes.plot([plan.task.epsilon], [plan.task.delta], label="certified" if plan.certified else "requested", **_STAR)
     axes.set_yscale("log")
     axes.set(title="Privacy", xlabel="ε", ylabel="δ")
     axes.legend()

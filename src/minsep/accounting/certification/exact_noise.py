@@ -15,11 +15,12 @@ _FINE, _COARSE = 1e-4, 1e-3  # spacing of privacy losses
 
 
 def exact_mechanism(
-    design: Design, epsilon: float, delta: float, tolerance: float = 1e-4, finest: float = _FINE
+    design: Design, epsilon: float, delta: float, tolerance: float = 1e-4, finest: float = _FINE, guess: float = 1.0
 ) -> Mechanism:
     """Return the mechanism with the least noise multiplier that the exact curve of its design allows.
 
-    The noise multiplier is within a relative `tolerance` above the least; `finest` is the finest spacing of losses.
+    The noise multiplier is within a relative `tolerance` above the least; `finest` is the finest spacing of
+    losses, and `guess` the first noise multiplier to try.
 
     >>> import minsep
     >>> design = minsep.Design(minsep.BandedToeplitz.identity(iterations=25), minsep.Unamplified(1, 25))
@@ -40,7 +41,7 @@ def exact_mechanism(
     def log_excess(sigma: float, spacing: float = _FINE) -> float:
         return math.log(max(delta_at(sigma, spacing), 1e-300) / delta)
 
-    near = noise_at_target(partial(log_excess, spacing=_COARSE), 1.0, max(tolerance, 0.01))
+    near = noise_at_target(partial(log_excess, spacing=_COARSE), guess, max(tolerance, 0.05))
     guess = near if finest == _COARSE else noise_at_target(log_excess, near, tolerance)
     low, high = _bracket(lambda sigma: delta_at(sigma) <= delta, guess, 1 + tolerance / 4)
     if high is None:

@@ -36,6 +36,7 @@ _RELEVANT, _MOST_RELEVANT = 1e-3, 128  # of the largest weight, and how many sam
 _HOPELESS, _MOST_STALLED = 0.9, 3  # of the way to epsilon that is left after a round, and how often
 _STARTS = ((1.0, 1.0), (1.5, 4.0), (2.5, 8.0), (4.5, 32.0))
 _MOST_COPIES = 3
+_COST_OF_COPIES = 4.0  # of a sample, with the tables that it needs
 _MOST_WEIGHT, _MOST_SCALE = 1e6, 12.0
 
 
@@ -193,15 +194,16 @@ class _Pool:
         return law_at(optimize.minimize(misfit, start, method="Nelder-Mead", options=options).x)
 
     def outcome(self) -> Pilot:
-        """Return the law of least second moment, as far as all samples show it."""
+        """Return the law of least second moment for its cost, as far as all samples show it."""
         log_integrand = self._log_integrand(self.epsilon)
         log_weights = log_integrand - self.pooled
         if not np.isfinite(log_integrand).any():
             return Pilot(self.laws[-1], 0.0, math.inf, 0.0)
         moments = logsumexp(2 * log_integrand - self.densities - self.pooled, axis=1)
+        costs = [math.log(_COST_OF_COPIES) if isinstance(law, TiltedLaw) else 0.0 for law in self.laws]
         weights = np.exp(log_weights)
         stderr = float(weights.std() / math.sqrt(weights.size))
-        best = self.laws[int(np.argmin(moments))]
+        best = self.laws[int(np.argmin(moments + costs))]
         return Pilot(best, float(weights.mean()), stderr, _effective(log_weights))
 
     def _linear_shift(self) -> float:

@@ -4,11 +4,11 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-import numba
 import numpy as np
 
 from minsep.accounting.directions import Direction
 from minsep.accounting.importance.base import Law
+from minsep.accounting.importance.interleaved import add_to_samples, inner_products
 from minsep.accounting.importance.tuple_law import TupleLaw
 from minsep.accounting.pairs import TiltablePair
 from minsep.arrays import FloatArray, Rows
@@ -60,7 +60,7 @@ class AdaptedLaw(Law):
         moved = np.zeros(log_ratio.size)
         if self.shift != 0.0:
             drift = self.pair.drift
-            moved += self.shift * _inner_products(scores, drift.means) - self.shift**2 * drift.squared / 2
+            moved += self.shift * inner_products(scores, drift.means) - self.shift**2 * drift.squared / 2
             moved *= inverse
         if self.spread != 1.0:
             moved += self._squared_norms(scores) * (1 - inverse) / 2
@@ -99,47 +99,16 @@ class AdaptedLaw(Law):
     def _squared_norms(self, scores: Rows) -> FloatArray:
         """Return |y|^2/sigma^2: with one band every score is a multiple of one coordinate of y."""
         to_coordinates = self.pair.noise_multiplier / self.pair.strategy.column_norms
-        return _inner_products(scores.astype(np.float64) ** 2, to_coordinates**2)
+        return inner_products(scores.astype(np.float64) ** 2, to_coordinates**2)
 
     def _shifted(self, scores: Rows, by: float, which: np.ndarray | None = None) -> Rows:
         """Return scores of samples that are shifted by a multiple of C m: all of them, or some."""
         added = (by * self.pair.drift.scores).astype(scores.dtype)
-        moves = np.ones(2 * scores.shape[0], dtype=np.bool_) if which is None else which
         shifted = scores.copy()
-        _add_to_samples(shifted, added, moves)
+        add_to_samples(shifted, added, which)
         return shifted
 
 
 def may_spread(pair: TiltablePair) -> bool:
     """Return whether the noise of an adapted law may be wider or narrower: its norm must follow from the scores."""
     return pair.strategy.bands == 1
-
-
-def _inner_products(scores: Rows, means: FloatArray) -> FloatArray:
-    """Return <m, scores> of all samples, which is <C m, y>/sigma^2."""
-    products = np.empty(2 * scores.shape[0])
-    _sum_products(scores, means, products)
-    return products
-
-
-@numba.njit(nogil=True, cache=True)
-def _add_to_samples(scores, added, which):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Add a vector to some of the samples, two of which share a row."""
-    for row in range(scores.shape[0]):
-        first, second = which[2 * row], which[2 * row + 1]
-        for i in range(added.size):
-            if first:
-                scores[row, 2 * i] += added[i]
-            if second:
-                scores[row, 2 * i + 1] += added[i]
-
-
-@numba.njit(nogil=True, cache=True)
-def _sum_products(scores, means, products):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Fill in the inner product of each sample with a vector."""
-    for row in range(scores.shape[0]):
-        first, second = 0.0, 0.0
-        for i in range(means.size):
-            first += means[i] * scores[row, 2 * i]
-            second += means[i] * scores[row, 2 * i + 1]
-        products[2 * row], products[2 * row + 1] = first, second

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 from scipy import optimize
 
 from minsep.accounting.directions import Direction
 from minsep.accounting.importance.base import BoundedLaw, x_log_x
+from minsep.accounting.importance.interleaved import add_to_samples, inner_products
 from minsep.accounting.importance.tangents import Tangent, tangent_at, tangents
 from minsep.accounting.pairs import TiltablePair
 from minsep.accounting.pairs.rounding import distance_of_draws, rounding_of, rounding_of_inner_product
@@ -72,11 +72,11 @@ class ShiftedLaw(BoundedLaw):
 
     def draw(self, key: Key, chunk: int) -> tuple[FloatArray, FloatArray]:
         """Return log R and log dP'/dQ of the samples of a chunk."""
-        n, gradient = self.pair.strategy.iterations, self.tangent.gradient
+        gradient = self.tangent.gradient
         rows = self.pair.noise(key.derive(self.direction), chunk)
-        both = rows[:, : 2 * n].reshape(rows.shape[0], n, 2)  # two interleaved samples per row
-        both -= (self.strength * self.pair.noise_multiplier**2 * gradient)[:, None].astype(rows.dtype)
-        along = np.einsum("rik,i->rk", both, gradient).ravel()
+        moved = (self.strength * self.pair.noise_multiplier**2 * gradient).astype(rows.dtype)
+        add_to_samples(rows, -moved)
+        along = inner_products(rows, gradient)
         log_ratio = self.pair.log_ratios_of_scores(self.pair.filter.scores(rows))
         return log_ratio, -self.strength * along - self.log_constant
 

@@ -2,6 +2,15 @@
 
 from minsep.accounting.reduction.base import Reduction, Shift
 from minsep.accounting.reduction.long_separations import shift_of, shortened
-from minsep.accounting.reduction.reduce import best_reduction, reduction_for, unreduced
+from minsep.accounting.reduction.reduce import best_reduction, cost_of_cutting, reduction_for, unreduced
 
-__all__ = ["Reduction", "Shift", "best_reduction", "reduction_for", "shift_of", "shortened", "unreduced"]
+__all__ = [
+    "Reduction",
+    "Shift",
+    "best_reduction",
+    "cost_of_cutting",
+    "reduction_for",
+    "shift_of",
+    "shortened",
+    "unreduced",
+]

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from minsep.accounting.directions import Direction
+from minsep.accounting.directions import DIRECTIONS, Direction
 from minsep.accounting.reduction.base import Reduction, Shift
 from minsep.accounting.reduction.long_separations import shift_of, shortened
 from minsep.accounting.reduction.truncation_bounds import truncation_bounds
 from minsep.accounting.schemes import min_sep_form, pair_of
-from minsep.mechanism import Mechanism
+from minsep.mechanism import Design, Mechanism
 
 
 def best_reduction(mechanism: Mechanism, epsilon: float, level: float, direction: Direction) -> Reduction:
@@ -31,6 +31,23 @@ def reduction_for(mechanism: Mechanism, epsilon: float, direction: Direction, ro
         if reduction.shift.rounds == rounds:
             return reduction
     raise ValueError(f"truncation_rounds is {rounds!r}, but this mechanism has no truncation bound with that number.")
+
+
+def cost_of_cutting(design: Design, epsilon: float) -> float:
+    """Return what cutting batches adds to delta, by the best closed form for each direction; 1 if there is none.
+
+    >>> import minsep
+    >>> design = minsep.Design(
+    ...     minsep.BandedToeplitz.optimal(iterations=7200, bands=256),
+    ...     minsep.MinSep(1793 / 14_745_600, 256),
+    ...     minsep.Truncation(2048, 14_745_600),
+    ... )
+    >>> round(1e9 * cost_of_cutting(design, 10.0), 2)
+    1.79
+    """
+    mechanism = design.with_noise(1.0)  # what is cut does not depend on the noise
+    closed_forms = [_closed_forms(mechanism, epsilon, direction) for direction in DIRECTIONS]
+    return max(min((found.shift.truncation_terms for found in each), default=1.0) for each in closed_forms)
 
 
 def _as_it_is(mechanism: Mechanism, epsilon: float, direction: Direction) -> Reduction:
