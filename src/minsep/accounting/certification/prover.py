@@ -46,7 +46,7 @@ _TRIFLING_WORK = 2e8  # samples times iterations: some seconds
 _CHEAP_WORK = 1.2e9  # samples times iterations: under a minute
 _FAIR_SHARE, _HOPE = 0.25, 0.65
 _MOST_MEMORY = 1 << 50
-_SCOUTS = 2_000  # samples that give an outlook
+_SCOUTS, _FEWEST_SEEN = 2_000, 10  # samples that give an outlook
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,9 @@ class Prover:
         if bound <= claim.level:
             return None
         values = np.concatenate(list(draw_values(law, claim.epsilon, seed, _SCOUTS, self.compute))) / claim.level
-        return Outlook(law.describe(), bound / claim.level, float(values.var()))
+        # Where hardly a value is seen, it is as variable as one can be whose mean is a level.
+        variance = float(values.var()) if np.count_nonzero(values) >= _FEWEST_SEEN else bound / claim.level
+        return Outlook(law.describe(), bound / claim.level, variance)
 
     def work_for_add(self, mechanism: Mechanism) -> float:
         """Return a bound on the values of a test of `add`, as a measure of its work; 0 where it needs no samples."""
