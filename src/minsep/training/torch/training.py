@@ -15,7 +15,10 @@ from minsep.mechanism import Mechanism
 from minsep.state import State
 from minsep.training.base import Training
 from minsep.training.run import PrivateRun, check_clip_norm, refuse_gradient
-from minsep.training.torch.clipping import ClippedSum, Examples, Loss, count_examples
+from minsep.training.torch.clipping import ClippedSum
+from minsep.training.torch.examples import Examples, count_examples
+from minsep.training.torch.first_step import FirstStep
+from minsep.training.torch.objective import Loss
 from minsep.training.torch.processes import Processes
 from minsep.training.torch.randomness import SeededCollate, SeededItems
 from minsep.training.torch.scaling import ScaleThenPrivatize
@@ -118,6 +121,7 @@ class PrivateTraining(Training):
         self._processes.share_tensors([tensor.data for tensor in (*model.parameters(), *model.buffers())])
         # In double precision, so that an example changes the sum only by its clipped gradient.
         self._flat = torch.zeros(self._clipped.size, dtype=torch.float64, device=self._clipped.device)
+        self._first_step = FirstStep(model, optimizer)
         for group in optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
 
@@ -154,24 +158,29 @@ class PrivateTraining(Training):
         sampler: Any = _ReadAhead(self._run)
         return DataLoader(items, batch_sampler=sampler, collate_fn=collate, **options)
 
-    def step(self, inputs: Examples, targets: Examples) -> None:
+    def step(self, inputs: Examples, targets: Examples = None) -> None:
         """Train on the examples of the next batch: all of them, and no others.
 
-        - `inputs`, `targets`: tensors, or tuples or dicts of tensors: the arguments of the model, and the second one of
-          the loss. Their first dimension counts the examples, in the order of the batch. None is an empty batch.
+        - `inputs`: a tensor, or a tuple or dict of tensors: the arguments of the model. Their first dimension counts
+          the examples, in the order of the batch. None is an empty batch.
+        - `targets`: likewise, the second argument of the loss. None if the loss needs none, as that of a Hugging Face
+          model with labels among its inputs.
+
+        An error in the model, the loss or the data leaves the step to be repeated, because nothing was released.
         """
         examples = count_examples(inputs)
-        if count_examples(targets) != examples:
+        if targets is not None and count_examples(targets) != examples:
             raise ValueError(
                 f"There are {examples} inputs and {count_examples(targets)} targets, but these must be equal in number."
             )
-        with self._run.step(examples) as indices:
-            scales = None if self._scaling is None else self._scaling.scales(self.optimizer, self._clipped)
-            flat = self._flat.zero_()
-            seeds = self._run.example_seeds
-            self._clipped.add_to(
-                flat, inputs, targets, scales, lambda part: [seeds.of(self.steps, int(i)) for i in indices[part]]
-            )
+        indices, seeds = self._run.expect(examples), self._run.example_seeds
+        scales = None if self._scaling is None else self._scaling.scales(self.optimizer, self._clipped)
+        flat = self._flat.zero_()
+        self._clipped.add_to(
+            flat, inputs, targets, scales, lambda part: [seeds.of(self.steps, int(i)) for i in indices[part]]
+        )
+        # Until here nothing was drawn or changed.
+        with self._run.step(examples):
             self._add_noise(flat[slice(*self._columns)])
             self._processes.add_up(flat)
             if not bool(torch.isfinite(flat).all()):
@@ -234,7 +243,8 @@ class PrivateTraining(Training):
         if self._schedule is not None:
             for group in self.optimizer.param_groups:
                 group["lr"] = group["initial_lr"] * self._schedule(self.steps)
-        self.optimizer.step()
+        with self._first_step.checked():
+            self.optimizer.step()
 
 
 class _ReadAhead:
@@ -261,7 +271,9 @@ def _check_optimizer(optimizer: torch.optim.Optimizer, clipped: ClippedSum, scal
             raise ValueError(f"optimizer does not hold the parameter {name!r}: freeze it or pass it to the optimizer.")
     if len(held) != len(clipped.parameters):
         raise ValueError(
-            "optimizer holds parameters that are not trainable parameters of the model: their gradients have no noise."
+            f"optimizer holds {len(held) - len(clipped.parameters)} parameters that are not trainable parameters of "
+            "the model, and whose gradients have no noise: pass it "
+            "[parameter for parameter in model.parameters() if parameter.requires_grad]."
         )
     if scaling is not None and not isinstance(optimizer, torch.optim.Adam | torch.optim.AdamW):
         raise ValueError(f"optimizer is {type(optimizer).__name__}, but scaling needs Adam or AdamW.")
