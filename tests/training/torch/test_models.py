@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from minsep.training.torch import PrivateTraining
+from minsep.training.torch.attention import plain_attention
 from minsep.training.torch.clipping import ClippedSum
 from tests.training.torch.images import CLIP, EXAMPLES, KEPT, clipped_by_loop, cross_entropy, mechanism_of
 
@@ -339,3 +340,33 @@ def test_a_warm_up_from_zero_delays_the_check_of_the_first_step():
     for indices in trainer.batches():
         trainer.step(inputs[indices], targets[indices])
     assert trainer.steps == 12
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"is_causal": True}, {"scale": 0.3}, {"attn_mask": "add"}, {"attn_mask": "where"}, {"enable_gqa": True}],
+    ids=str,
+)
+def test_plain_attention_is_torch_attention(options):
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(2, 4, 5, 3, generator=generator) for _ in range(3))
+    if "enable_gqa" in options:
+        key, value = key[:, :2], value[:, :2]
+    if "attn_mask" in options:
+        mask = torch.randn(2, 1, 5, 5, generator=generator)
+        options = {"attn_mask": mask > 0.5 if options["attn_mask"] == "where" else mask}
+        assert options["attn_mask"].dtype != torch.bool or not options["attn_mask"].any(-1).all()
+    expected = nn.functional.scaled_dot_product_attention(query, key, value, **options)
+    assert_allclose(plain_attention(query, key, value, **options), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_transformer_layers_of_torch_work(dropout):
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.TransformerEncoderLayer(4, 2, 8, dropout=dropout, batch_first=True), nn.Flatten(), nn.Linear(24, CLASSES)
+    )
+    inputs, targets = examples(6, 4)
+    found = summed(model, inputs, targets)
+    if not dropout:
+        assert_allclose(found, loop_of(model, inputs, targets), atol=1e-6)

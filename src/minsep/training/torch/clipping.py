@@ -121,9 +121,11 @@ def _is_memory(error: RuntimeError) -> bool:
 
 
 def _advice(model: nn.Module) -> str:
-    if any(getattr(layer, "gradient_checkpointing", False) for layer in model.modules()):
-        return (
-            " The model uses gradient checkpointing: switch it off with model.gradient_checkpointing_disable(), as "
-            "micro_batch already bounds the memory."
-        )
-    return ""
+    if not any(getattr(layer, "gradient_checkpointing", False) for layer in model.modules()):
+        return ""
+    # transformers 5 has another name for it.
+    switch = "activation" if hasattr(model, "activation_checkpointing_disable") else "gradient"
+    return (
+        f" The model uses gradient checkpointing: switch it off with model.{switch}_checkpointing_disable(), as "
+        "micro_batch already bounds the memory."
+    )

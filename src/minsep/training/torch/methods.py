@@ -92,18 +92,17 @@ class Rows(Gradients):
 class Vmapped(Method):
     """All gradients of a micro-batch at once, by `vmap(grad(loss))`."""
 
-    def __init__(self, objective: Objective) -> None:
-        super().__init__(objective)
-        self._gradients = vmap(self._gradient, in_dims=(None, 0, 0), randomness="different")
-
     def __call__(self, inputs: Examples, targets: Examples, seeds: Seeds) -> Rows:
         """Return the gradients of a micro-batch.
 
         - `inputs`, `targets`: the examples.
         - `seeds`: returns the examples' seeds, which determine what they draw.
         """
+        dimensions = (None, 0, None if targets is None else 0)
         with vmap_ready(), DrawsOfExamples(seeds):
-            gradients = self._gradients(self._objective.constants(), inputs, targets)
+            gradients = vmap(self._gradient, dimensions, randomness="different")(
+                self._objective.constants(), inputs, targets
+            )
         return Rows({name: as_rows(gradient, self._objective.dtype) for name, gradient in gradients.items()})
 
     def _gradient(self, parameters: dict[str, Tensor], inputs: Examples, targets: Examples) -> dict[str, Tensor]:

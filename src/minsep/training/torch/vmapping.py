@@ -9,9 +9,10 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import group_norm, layer_norm
+from torch.nn.functional import group_norm, layer_norm, scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 
+from minsep.training.torch.attention import plain_attention
 from minsep.training.torch.recurrent import FUSED, unfused
 
 # Where transformers asks whether all entries of a mask are one, unless it is being traced.
@@ -26,7 +27,7 @@ def vmap_ready() -> Iterator[None]:
     they are trivial cannot be asked for one example among many.
     """
     with ExitStack() as stack:
-        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))  # for nn.MultiheadAttention
         stack.enter_context(_Substituted())
         for name in _MASKS:
             module = sys.modules.get(name)
@@ -41,6 +42,8 @@ class _Substituted(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in FUSED and not kwargs:
             return unfused(func, *args)
+        if func is scaled_dot_product_attention:
+            return plain_attention(*args, **kwargs)
         if func in (layer_norm, group_norm):
             return _normalised(func, *args, **kwargs)
         return func(*args, **kwargs)
