@@ -48,18 +48,20 @@ def rows(batch, indices):
     return {name: value[indices] for name, value in batch.items()}
 
 
+@pytest.mark.parametrize("clipping", ["vmap", "ghost"])
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_padded_batches_train_as_examples_alone(kind, attention):
+def test_padded_batches_train_as_examples_alone(kind, attention, clipping):
     model, batch = model_of(kind, attn_implementation=attention), batch_of(kind)
-    assert_allclose(summed(model, batch), loop_over(model, batch), atol=2e-6)
+    assert_allclose(summed(model, batch, clipping=clipping), loop_over(model, batch), atol=2e-6)
 
 
+@pytest.mark.parametrize("clipping", ["vmap", "ghost"])
 @pytest.mark.parametrize("tied", [True, False])
-def test_weights_may_be_tied(tied):
+def test_weights_may_be_tied(tied, clipping):
     model, batch = model_of("gpt2", tie_word_embeddings=tied), batch_of("gpt2")
     assert (model.lm_head.weight is model.transformer.wte.weight) == tied
-    assert_allclose(summed(model, batch), loop_over(model, batch), atol=2e-6)
+    assert_allclose(summed(model, batch, clipping=clipping), loop_over(model, batch), atol=2e-6)
 
 
 def test_autocast_works():
@@ -104,7 +106,8 @@ def test_only_adapters_are_trained_and_the_model_stays_itself(tmp_path):
     assert all("lora_" in name for name in names)
     assert trainer._noise.shape == (sum(before[name].numel() for name in names),)
     some = rows(batch, slice(0, 5))
-    assert_allclose(summed(model, some), loop_over(model, some), atol=2e-6)
+    for clipping in ("vmap", "ghost"):
+        assert_allclose(summed(model, some, clipping=clipping), loop_over(model, some), atol=2e-6)
     for indices in trainer.batches():
         trainer.step(rows(batch, indices))
     for name, value in model.named_parameters():

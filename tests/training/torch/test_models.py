@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from minsep.training.torch import PrivateTraining
+from minsep.training.torch import PrivateTraining, memory
 from minsep.training.torch.attention import plain_attention
 from minsep.training.torch.clipping import ClippedSum
 from tests.training.torch.images import CLIP, EXAMPLES, KEPT, clipped_by_loop, cross_entropy, mechanism_of
@@ -370,3 +370,37 @@ def test_transformer_layers_of_torch_work(dropout):
     found = summed(model, inputs, targets)
     if not dropout:
         assert_allclose(found, loop_of(model, inputs, targets), atol=1e-6)
+
+
+def test_the_micro_batch_that_fits_is_measured_and_stays_when_the_run_resumes(tmp_path, monkeypatch):
+    inputs, targets = examples(4, count=EXAMPLES)
+    options = {"micro_batch": "auto"}
+    trainer = trainer_of(nn.Linear(4, CLASSES), **options)
+    indices = next(trainer.batches())
+    trainer.step(inputs[indices], targets[indices])
+    assert trainer._clipped.micro_batch == 32
+    monkeypatch.setattr(memory, "available_memory", lambda device: 5_000)
+    short = trainer_of(nn.Linear(4, CLASSES), **options)
+    short.step(inputs[indices], targets[next(short.batches())])
+    size = short._clipped.micro_batch
+    assert 1 <= size < 32
+    short.save(tmp_path / "run.checkpoint")
+    monkeypatch.undo()
+    model = nn.Linear(4, CLASSES)
+    again = PrivateTraining.resume(
+        tmp_path / "run.checkpoint", model, cross_entropy, torch.optim.SGD(model.parameters(), lr=0.1),
+        mechanism_of(rate=0.2), num_examples=EXAMPLES, clip_norm=CLIP, **options,
+    )  # fmt: skip
+    assert again._clipped.micro_batch == size
+
+
+def test_measured_memory_is_that_of_live_tensors():
+    def compute():
+        first = torch.zeros(1000)
+        second = first + 1
+        del first
+        third = second * 2
+        third.add_(1)
+        return third.view(10, 100).sum()
+
+    assert 8000 <= memory.peak_memory(compute, torch.device("cpu")) <= 8100

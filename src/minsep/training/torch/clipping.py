@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,8 @@ from minsep import _validation as validate
 from minsep.training.randomness import refusing_shared_draws
 from minsep.training.run import CLIP_MARGIN
 from minsep.training.torch.examples import Examples, count_examples, each, refuse_devices
+from minsep.training.torch.ghost import Ghost
+from minsep.training.torch.memory import fitting_micro_batch
 from minsep.training.torch.methods import Gradients, Method, OneByOne, Seeds, Vmapped
 from minsep.training.torch.models import LayerAtFault, refuse_mixing, refusing_memory
 from minsep.training.torch.objective import Loss, Objective
@@ -20,6 +23,12 @@ from minsep.training.torch.randomness import torch_kept
 SeedsOf = Callable[[slice], Sequence[bytes]]
 """Return the seeds of some examples of a batch, by their places in it."""
 
+Clipping = Literal["auto", "vmap", "ghost"]
+
+# Entries of per-example gradients above which they are not held in memory, unless asked for: 256 MiB.
+_MOST_ENTRIES = 1 << 26
+_USUAL = 32
+
 
 class ClippedSum:
     """Sums the gradients of examples, each clipped to a norm over all trainable parameters.
@@ -27,22 +36,35 @@ class ClippedSum:
     - `model`: the model. Layers that mix or store examples are refused.
     - `loss(outputs, targets)` is called for one example at a time, as a batch of one.
     - `clip_norm`: bound on the norm of the gradient of one example.
-    - `micro_batch`: number of examples whose gradients are in memory at once.
+    - `micro_batch`: number of examples in memory at once. "auto" measures at the first step how many fit.
     - `per_layer`: whether the parameters of each of K modules are clipped separately to `clip_norm / sqrt(K)`. The
       whole gradient is then also bounded by `clip_norm`.
+    - `clipping`: "vmap" or "ghost" for the method, or "auto" for the one that suits the size of the model.
 
     Sums are flat vectors, in the order in which the model lists its parameters. A model that `vmap` cannot run is run
     one example at a time.
     """
 
-    def __init__(self, model: nn.Module, loss: Loss, clip_norm: float, micro_batch: int, per_layer: bool) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        clip_norm: float,
+        micro_batch: int | Literal["auto"],
+        per_layer: bool,
+        clipping: Clipping = "auto",
+    ) -> None:
         self.objective = Objective(model, loss)
         self.parameters, self.parts, self.size = self.objective.parameters, self.objective.parts, self.objective.size
         self.dtype, self.device = self.objective.dtype, self.objective.device
         self._layers = self.objective.layers() if per_layer else [list(self.objective.parameters)]
         self._layer_norm = (1 - CLIP_MARGIN) * clip_norm / len(self._layers) ** 0.5
-        self._micro_batch = validate.integer(micro_batch=micro_batch, at_least=1)
-        self._method: Method = Vmapped(self.objective)
+        self.micro_batch = None if micro_batch == "auto" else validate.integer(micro_batch=micro_batch, at_least=1)
+        if clipping not in get_args(Clipping):
+            raise ValueError(f'clipping is {clipping!r}, but it must be "auto", "vmap" or "ghost".')
+        large = (self.micro_batch or _USUAL) * self.size > _MOST_ENTRIES
+        ghost = clipping == "ghost" or (clipping == "auto" and large)
+        self._method: Method = Ghost(self.objective) if ghost else Vmapped(self.objective)
 
     def add_to(
         self, flat: Tensor, inputs: Examples, targets: Examples, scales: Tensor | None, seeds_of: SeedsOf
@@ -75,12 +97,9 @@ class ClippedSum:
         """Return how many of the examples a micro-batch holds, and their gradients."""
         # Every micro-batch is padded to the same size with its first example: a kernel chosen by the size may round
         # all gradients differently, and then each would depend on the other examples.
-        size = self._micro_batch
+        size = self.micro_batch or self._fitting(inputs, targets, seeds_of)
         real = min(size, examples - start)
-        places = torch.arange(start, start + size, device=self.objective.device)
-        places[real:] = start
-        some, their_targets = (each(lambda tensor: tensor[places], tree) for tree in (inputs, targets))
-        seeds = partial(_padded_seeds, seeds_of, start, real, size)
+        some, their_targets, seeds = self._padded(inputs, targets, seeds_of, start, real, size)
         try:
             return real, self._method(some, their_targets, seeds)
         except RuntimeError as error:
@@ -88,6 +107,29 @@ class ClippedSum:
                 raise
             self._fall_back(error, some, their_targets, seeds)
         return self._gradients(inputs, targets, start, examples, seeds_of)
+
+    def _padded(
+        self, inputs: Examples, targets: Examples, seeds_of: SeedsOf, start: int, real: int, size: int
+    ) -> tuple[Examples, Examples, Seeds]:
+        """Return a micro-batch of `size` examples: `real` ones from `start` on, then the first of them again."""
+        places = torch.arange(start, start + size, device=self.objective.device)
+        places[real:] = start
+        some, their_targets = (each(lambda tensor: tensor[places], tree) for tree in (inputs, targets))
+        return some, their_targets, partial(_padded_seeds, seeds_of, start, real, size)
+
+    def _fitting(self, inputs: Examples, targets: Examples, seeds_of: SeedsOf) -> int:
+        """Return how many examples fit into memory, and remember it. A model that vmap cannot run takes one."""
+
+        def compute(size: int) -> None:
+            gradients = self._method(*self._padded(inputs, targets, seeds_of, 0, 1, size))
+            for names in self._layers:
+                gradients.norms(names, None)
+
+        try:
+            self.micro_batch = fitting_micro_batch(compute, self.objective.device)
+        except RuntimeError:
+            self.micro_batch = 1
+        return self.micro_batch
 
     def _fall_back(self, error: RuntimeError, some: Examples, targets: Examples, seeds: Seeds) -> None:
         """Take examples one by one from now on, if that is possible where the method failed."""
@@ -107,7 +149,7 @@ class ClippedSum:
             + _advice(self.objective.model),
             stacklevel=2,
         )
-        self._method, self._micro_batch = one_by_one, 1
+        self._method, self.micro_batch = one_by_one, 1
 
 
 def _padded_seeds(seeds_of: SeedsOf, start: int, real: int, size: int) -> list[bytes]:

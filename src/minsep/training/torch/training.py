@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from minsep.mechanism import Mechanism
 from minsep.state import State
 from minsep.training.base import Training
 from minsep.training.run import PrivateRun, check_clip_norm, refuse_gradient
-from minsep.training.torch.clipping import ClippedSum
+from minsep.training.torch.clipping import ClippedSum, Clipping
 from minsep.training.torch.examples import Examples, count_examples
 from minsep.training.torch.first_step import FirstStep
 from minsep.training.torch.objective import Loss
@@ -42,8 +42,10 @@ class PrivateTraining(Training):
     - `clip_norm`: bound on the norm of the gradient of one example, over all parameters.
     - `expected_batch`: the public divisor, never the actual batch size. None is the expected batch size of the sampling
       scheme.
-    - `micro_batch`: number of examples whose gradients are in memory at once. The last micro-batch is padded to that
-      size, so a size much larger than a batch wastes time.
+    - `micro_batch`: number of examples in memory at once. The last micro-batch is padded to that size, so a size much
+      larger than a batch wastes time. "auto" measures at the first step how many fit into memory.
+    - `clipping`: "vmap" holds the gradient of every example of a micro-batch. "ghost" computes norms from what layers
+      saw, so that memory does not grow with examples times parameters. "auto" is "vmap" up to 256 MiB of gradients.
     - `per_layer`: whether each of K modules is clipped to `clip_norm / sqrt(K)`.
     - `scaling`: scales gradients before they are clipped, for Adam. None leaves them unscaled.
     - `schedule(step)` is a factor of the optimiser's learning rates, a function of the step (from 0) alone. None keeps
@@ -85,7 +87,8 @@ class PrivateTraining(Training):
         num_examples: int,
         clip_norm: float,
         expected_batch: float | None = None,
-        micro_batch: int = 32,
+        micro_batch: int | Literal["auto"] = 32,
+        clipping: Clipping = "auto",
         per_layer: bool = False,
         scaling: ScaleThenPrivatize | None = None,
         schedule: Callable[[int], float] | None = None,
@@ -94,7 +97,7 @@ class PrivateTraining(Training):
         seed: int | None = None,
     ) -> None:
         self.model, self.optimizer = model, optimizer
-        self._clipped = ClippedSum(model, loss, check_clip_norm(clip_norm), micro_batch, per_layer)
+        self._clipped = ClippedSum(model, loss, check_clip_norm(clip_norm), micro_batch, per_layer, clipping)
         _check_optimizer(optimizer, self._clipped, scaling)
         self._scaling, self._schedule, self._per_layer = scaling, schedule, per_layer
         self._processes = Processes(self._clipped.device)
@@ -206,7 +209,12 @@ class PrivateTraining(Training):
         noise["memory"] = self._processes.gather(noise["memory"], self._clipped.size)
         if self._processes.rank > 0:
             return None
-        return {"noise": noise, "model": dict(self.model.state_dict()), "optimizer": self.optimizer.state_dict()}
+        return {
+            "noise": noise,
+            "model": dict(self.model.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
+            "micro_batch": self._clipped.micro_batch,
+        }
 
     def _noise_position(self, content: State) -> int:
         return validate.integer(position=content["noise"].get("position"), at_least=0)
@@ -219,6 +227,8 @@ class PrivateTraining(Training):
         self._noise.load_state_dict(noise)
         self.model.load_state_dict(content["model"])
         self.optimizer.load_state_dict(content["optimizer"])
+        # What was measured before is kept, because the size affects how gradients are rounded.
+        self._clipped.micro_batch = self._clipped.micro_batch or content["micro_batch"]
 
     def _identity(self) -> State:
         return self._run.identity(
