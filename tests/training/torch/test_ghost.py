@@ -115,7 +115,8 @@ def test_cross_terms_of_tied_weights_are_against_a_loop():
     uses = Uses(torch.Size([50, 20]), torch.float32, 3, torch.device("cpu"))
     uses.add(Product(left, right))
     uses.add(Lookup(index, rows))
-    assert not uses._rows_are_small()
+    assert uses._terms() < 1000
+    assert not uses._rows_are_cheaper()
     exact = left.double().mT @ right.double()
     for example, place in ((i, s) for i in range(3) for s in range(6)):
         exact[example, index[example, place]] += rows[example, place]

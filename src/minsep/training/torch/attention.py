@@ -28,12 +28,14 @@ def plain_attention(
         key, value = (part.repeat_interleave(query.shape[-3] // part.shape[-3], dim=-3) for part in (key, value))
     scores = (query * (query.shape[-1] ** -0.5 if scale is None else scale)) @ key.transpose(-1, -2)
     if is_causal:
-        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-    if attn_mask is None:
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+        weights = scores.masked_fill(later, torch.finfo(scores.dtype).min).softmax(-1)
+    elif attn_mask is None:
         weights = scores.softmax(-1)
     elif attn_mask.dtype == torch.bool:
         weights = scores.masked_fill(~attn_mask, torch.finfo(scores.dtype).min).softmax(-1)
         weights = weights * attn_mask.any(-1, keepdim=True)  # a place that attends to nothing has no output
     else:
         weights = (scores + attn_mask).softmax(-1)
-    return dropout(weights.to(value.dtype), dropout_p) @ value
+    weights = weights.to(value.dtype)
+    return (dropout(weights, dropout_p) if dropout_p else weights) @ value

@@ -109,7 +109,7 @@ class Vmapped(Method):
         value, backward, *_ = vjp(lambda these: self._objective.of_one(these, inputs, targets), parameters)
         # A user's autocast is for the forward pass: it would change the dtypes of the backward pass.
         with torch.autocast(self._objective.device.type, enabled=False):
-            gradients: dict[str, Tensor] = backward(torch.ones_like(value))[0]
+            gradients: dict[str, Tensor] = backward(torch.ones_like(value), retain_graph=False, create_graph=False)[0]
         return gradients
 
 

@@ -76,7 +76,7 @@ class Ghost(Method):
             value, backward, seen = derivatives
             # A user's autocast is for the forward pass: it would change the dtypes of the backward pass.
             with torch.autocast(self._objective.device.type, enabled=False):
-                return *backward(torch.ones_like(value)), seen
+                return *backward(torch.ones_like(value), retain_graph=False, create_graph=False), seen
 
         with vmap_ready(), DrawsOfExamples(seeds):
             of_rows, of_outputs, seen = vmap(gradients_of_one, _dimensions(targets), randomness="different")(

@@ -7,8 +7,11 @@ from torch import Tensor
 
 from minsep.training.torch.methods import add_rows, norms_of
 
-# Entries that are in memory at once, in double precision, while inner products are computed.
+# Entries that are in memory at once besides activations: of rows, or of inner products in double precision.
 _ENTRIES = 1 << 22
+
+# Costs, in multiplications of single precision: one of double precision, and to write a row's entry, read and add it.
+_DOUBLE, _ENTRY = 2.5, 25.0
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,10 @@ class Uses:
     - `examples`: how many examples there are.
     - `device`: where they are.
 
-    Rows are made and kept if they are no larger than what they are made of. Otherwise norms are sums of inner products
-    over pairs of places, and no gradient of a single example is ever in memory. Each is the cheaper one where it is
-    used: rows take (places) x (size of the parameter) multiplications, inner products (places)^2 x (rows + columns).
+    Rows are made and kept if they are no larger than what they are made of. Otherwise norms and sums are computed apart
+    and by the cheaper one of two ways. Rows of a few examples are made twice, in (places) x (entries of the parameter)
+    multiplications each time. Or norms are sums of inner products over pairs of places, in (places)^2 x (rows +
+    columns) multiplications of double precision, and sums are one product of matrices.
     """
 
     def __init__(self, shape: torch.Size, dtype: torch.dtype, examples: int, device: torch.device) -> None:
@@ -69,7 +73,8 @@ class Uses:
             case Lookup():
                 self._lookups.append(Lookup(use.index, use.rows.to(self._dtype)))
             case Tensor():
-                self._add_rows(use.reshape(self._examples, -1).to(self._dtype))
+                rows = use.reshape(self._examples, -1).to(self._dtype).contiguous()
+                self._rows = rows if self._rows is None else self._rows + rows
 
     def squared_norms(self, scales: Tensor | None) -> Tensor:
         """Return the squared norm of each example's gradient, in double precision and never too small.
@@ -77,14 +82,15 @@ class Uses:
         - `scales`: what gradients are multiplied by, entry by entry; None leaves them unscaled. From then on they stay
           scaled.
         """
-        if scales is None and self._rows is None and not self._rows_are_small():
-            return self._squared_norms_by_places()
-        self._make_rows()
-        if self._rows is None:
-            return torch.zeros(self._examples, dtype=torch.float64, device=self._device)
-        if scales is not None:
-            self._rows = self._rows * scales
-        return norms_of([self._rows]) ** 2
+        if scales is not None or self._rows is not None or self._terms() >= self._shape.numel():
+            self._rows = self._rows_of(slice(None))
+            self._products, self._lookups = [], []
+            if scales is not None:
+                self._rows = self._rows * scales
+            return norms_of([self._rows]) ** 2
+        if self._rows_are_cheaper():
+            return torch.cat([norms_of([self._rows_of(some)]) ** 2 for some in self._parts(self._shape.numel())])
+        return torch.cat([self._by_places(some) for some in self._parts(max(self._terms(), self._places() ** 2))])
 
     def add_to(self, total: Tensor, factors: Tensor) -> None:
         """Add the gradients times their factors to a total in double precision.
@@ -94,44 +100,55 @@ class Uses:
         """
         if self._rows is not None:
             add_rows(total, self._rows, factors)
-        for product in self._products:
-            left = product.left.to(total.dtype) * factors[:, None, None]
-            right = product.right.to(total.dtype)
-            total.view(left.shape[2], -1).addmm_(left.flatten(0, 1).T, right.flatten(0, 1))
-        for lookup in self._lookups:
-            rows = lookup.rows.to(total.dtype) * factors[:, None, None]
-            total.view(-1, rows.shape[2]).index_add_(0, lookup.index.flatten(), rows.flatten(0, 1))
+        elif self._rows_are_cheaper():
+            for some in self._parts(self._shape.numel()):
+                add_rows(total, self._rows_of(some), factors[some])
+        else:
+            for product in self._products:
+                left = product.left.to(total.dtype) * factors[:, None, None]
+                right = product.right.to(total.dtype)
+                total.view(left.shape[2], -1).addmm_(left.flatten(0, 1).T, right.flatten(0, 1))
+            for lookup in self._lookups:
+                rows = lookup.rows.to(total.dtype) * factors[:, None, None]
+                total.view(-1, rows.shape[2]).index_add_(0, lookup.index.flatten(), rows.flatten(0, 1))
 
-    def _rows_are_small(self) -> bool:
-        terms = sum(product.left[0].numel() + product.right[0].numel() for product in self._products)
-        return self._shape.numel() <= terms + sum(lookup.rows[0].numel() for lookup in self._lookups)
-
-    def _make_rows(self) -> None:
-        for product in self._products:
-            self._add_rows((product.left.transpose(1, 2) @ product.right).flatten(1))
-        for lookup in self._lookups:
-            width = lookup.rows.shape[2]
-            rows = lookup.rows.new_zeros(self._examples, self._shape.numel() // width, width)
-            self._add_rows(
-                rows.scatter_add_(1, lookup.index[:, :, None].expand_as(lookup.rows), lookup.rows).flatten(1)
-            )
-        self._products, self._lookups = [], []
-
-    def _add_rows(self, rows: Tensor) -> None:
-        self._rows = rows if self._rows is None else self._rows + rows
-
-    def _squared_norms_by_places(self) -> Tensor:
-        wide = sum(product.left[0].numel() + product.right[0].numel() for product in self._products)
-        wide += sum(lookup.rows[0].numel() for lookup in self._lookups)
-        size = max(1, _ENTRIES // max(wide, self._places() ** 2))
-        return torch.cat([self._of_some(slice(start, start + size)) for start in range(0, self._examples, size)])
+    def _terms(self) -> int:
+        """Number of entries, for one example, of what its gradient is made of."""
+        return sum(product.left[0].numel() + product.right[0].numel() for product in self._products) + sum(
+            lookup.rows[0].numel() for lookup in self._lookups
+        )
 
     def _places(self) -> int:
         return sum(product.left.shape[1] for product in self._products) + sum(
             lookup.index.shape[1] for lookup in self._lookups
         )
 
-    def _of_some(self, some: slice) -> Tensor:
+    def _rows_are_cheaper(self) -> bool:
+        entries, places = self._shape.numel(), sum(product.left.shape[1] for product in self._products)
+        rows = 2 * places * entries + 2 * _ENTRY * entries
+        return rows < _DOUBLE * (self._places() * self._terms() + places * entries)
+
+    def _parts(self, entries: int) -> list[slice]:
+        """Return parts of the examples that are small enough, if each example takes that many entries."""
+        size = max(1, _ENTRIES // max(entries, 1))
+        return [slice(start, start + size) for start in range(0, self._examples, size)]
+
+    def _rows_of(self, some: slice) -> Tensor:
+        """Return the gradients of some examples."""
+        count = len(range(*some.indices(self._examples)))
+        rows = None if self._rows is None else self._rows[some]
+        for product in self._products:
+            more = (product.left[some].mT @ product.right[some]).flatten(1)
+            rows = more if rows is None else rows + more
+        if rows is None:
+            rows = torch.zeros(count, self._shape.numel(), dtype=self._dtype, device=self._device)
+        for lookup in self._lookups:
+            values = lookup.rows[some]
+            index = lookup.index[some][:, :, None].expand_as(values)
+            rows.view(count, -1, values.shape[2]).scatter_add_(1, index, values)
+        return rows
+
+    def _by_places(self, some: slice) -> Tensor:
         """Sum (a_s . a_t)(b_s . b_t) over all places s and t of terms a_t b_t^T. A lookup has unit vectors for a."""
         squares = lengths = torch.zeros((), dtype=torch.float64, device=self._device)
         lefts = rights = index = rows = None
