@@ -1,5 +1,8 @@
 """Models of Hugging Face train as they come: padded, with either attention, tied or not, and with adapters."""
 
+import re
+from pathlib import Path
+
 import peft
 import pytest
 import torch
@@ -152,3 +155,11 @@ def test_an_optimizer_over_the_whole_model_is_refused_with_the_line_to_write():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with pytest.raises(ValueError, match=r"pass it \[parameter for parameter in model.parameters\(\) if"):
         PrivateTraining(model, nn.functional.cross_entropy, optimizer, mechanism_of(), num_examples=9, clip_norm=1.0)
+
+
+def test_the_example_of_the_documentation_runs():
+    text = (Path(__file__).parents[3] / "docs" / "training.md").read_text()
+    (program,) = (code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "peft" in code)
+    names = {}
+    exec(program, names)
+    assert names["trainer"].steps == 10
