@@ -196,6 +196,22 @@ def test_a_gradient_that_is_not_finite_is_refused_with_the_step(adapter, bad, pl
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_error_in_the_model_or_the_data_leaves_the_step_to_be_repeated(adapter, tmp_path):
+    weights = []
+    for wrong in (True, False):
+        trainer = trainer_of(adapter, mechanism_of(rate=0.3), seed=1)
+        indices = next(trainer.batches())
+        if wrong:
+            with pytest.raises((RuntimeError, TypeError)):
+                step(adapter, trainer, indices, INPUTS[:, :-1])
+            assert trainer.steps == 0
+            trainer.save(tmp_path / f"{adapter.name}.checkpoint")
+        step(adapter, trainer, indices)
+        assert trainer.steps == 1
+        weights.append(adapter.parameters(trainer))
+    assert_array_equal(*weights)
+
+
 @pytest.mark.parametrize("clip_norm", [0.0, 1e-21, float("nan")])
 def test_clip_norms_that_cannot_work_are_refused(adapter, clip_norm):
     with pytest.raises(ValueError, match="clip_norm is .*, but it must be a finite number above 1e-09"):

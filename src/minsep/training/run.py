@@ -132,9 +132,8 @@ class PrivateRun(Uncopyable):
         """Number of steps that remain."""
         return self._stream.iterations - self.steps
 
-    @contextmanager
-    def step(self, examples: int) -> Iterator[Indices]:
-        """Enter the next step, and yield the indices of its examples.
+    def expect(self, examples: int) -> Indices:
+        """Return the indices of the examples of the next step. The step may still be repeated.
 
         - `examples`: how many examples the step was given. It must be the size of the batch.
         """
@@ -148,6 +147,15 @@ class PrivateRun(Uncopyable):
                 f"Step {self.steps + 1} was given {examples} examples, but its batch has {indices.size}: pass all "
                 "examples of the batch, and no others."
             )
+        return indices
+
+    @contextmanager
+    def step(self, examples: int) -> Iterator[Indices]:
+        """Enter the next step, and yield the indices of its examples. From here on it cannot be repeated.
+
+        - `examples`: how many examples the step was given. It must be the size of the batch.
+        """
+        indices = self.expect(examples)
         self._interrupted = True
         yield indices
         self._waiting.popleft()

@@ -1,5 +1,11 @@
 """Private training in JAX: an optax transformation that adds the noise, and a training loop around it."""
 
+try:
+    import jax  # noqa: F401
+    import optax  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ImportError("minsep.training.jax needs JAX and optax: pip install 'minsep[jax]'") from error
+
 from minsep.training.jax.clipping import clipped_gradient, padded
 from minsep.training.jax.noise import NoiseState
 from minsep.training.jax.schedule import linear_decay

@@ -108,15 +108,18 @@ class PrivateTraining(Training):
 
         - `inputs`, `targets`: arrays, or trees of arrays. Their first dimension counts the examples, in the order of
           the batch.
+
+        An error in the loss or the data leaves the step to be repeated, because nothing was released.
         """
         counts = {len(leaf) for leaf in jax.tree.leaves((inputs, targets))}
         if len(counts) != 1:
             raise ValueError(f"The examples have first dimensions {sorted(counts)}, but these must be equal.")
         (count,) = counts
+        self._run.expect(count)
+        some = padded((inputs, targets), count, self._micro_batch)
+        with refusing_shared_draws():
+            changed, finite = self._step(self.parameters, self._state, self._noise, *some)
         with self._run.step(count):
-            some = padded((inputs, targets), count, self._micro_batch)
-            with refusing_shared_draws():
-                changed, finite = self._step(self.parameters, self._state, self._noise, *some)
             if not bool(finite):
                 raise refuse_gradient(self.steps + 1)
             self.parameters, self._state, self._noise = changed

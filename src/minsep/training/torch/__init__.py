@@ -1,5 +1,10 @@
 """Private training in PyTorch: any model without layers that mix examples, any `torch.optim` optimiser."""
 
+try:
+    import torch  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ImportError("minsep.training.torch needs PyTorch: pip install 'minsep[torch]'") from error
+
 from minsep.training.schedule import LinearDecay
 from minsep.training.torch.scaling import ScaleThenPrivatize
 from minsep.training.torch.training import PrivateTraining

@@ -54,11 +54,7 @@ class DrawsOfExamples(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **kwargs)
-        if kwargs.get("generator") is not None:
-            raise ValueError(
-                f"The model or its loss calls {func} with its own generator, which examples would share: omit the "
-                "generator, and every example draws its own numbers."
-            )
+        _refuse_generator(func, kwargs)
         self._seeds = self._seeds or self._seeds_when_needed()
         name = func.overloadpacket.__name__
         device = _device(args, kwargs)
@@ -120,6 +116,46 @@ class DrawsOfExamples(TorchDispatchMode):  # type: ignore[no-untyped-call]
             module = torch.get_device_module(device)
             with module.device(device):
                 module.manual_seed(seed)
+
+
+class SeededExample(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A block for a single example, which draws from generators that are seeded for it alone.
+
+    - `seeds`: returns the seed of the example, in a list.
+
+    Unlike `DrawsOfExamples` it allows every random operation, also in a forward pass that is repeated by checkpointing.
+    Generators that examples would share are refused.
+    """
+
+    def __init__(self, seeds: Callable[[], Sequence[bytes]]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._seeds = seeds
+
+    def __enter__(self) -> Self:
+        self._kept = torch_kept()
+        self._kept.__enter__()
+        number = int.from_bytes(blake2b(b"alone", key=self._seeds()[0], digest_size=8).digest(), "big")
+        _seed_torch(number)
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *reason: Any) -> None:
+        super().__exit__(*reason)  # type: ignore[no-untyped-call]
+        self._kept.__exit__(*reason)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation, unless it draws from its own generator."""
+        kwargs = kwargs or {}
+        _refuse_generator(func, kwargs)
+        return func(*args, **kwargs)
+
+
+def _refuse_generator(func: Any, kwargs: Any) -> None:
+    if torch.Tag.nondeterministic_seeded in func.tags and kwargs.get("generator") is not None:
+        raise ValueError(
+            f"The model or its loss calls {func} with its own generator, which examples would share: omit the "
+            "generator, and every example draws its own numbers."
+        )
 
 
 def _refusal(operation: str) -> ValueError:
@@ -186,11 +222,14 @@ class SeededCollate:
 
 
 def _seed_all(seed: bytes) -> None:
-    number = int.from_bytes(seed[:8], "big")
+    _seed_torch(int.from_bytes(seed[:8], "big"))
+    seed_numpy_and_python(seed)
+
+
+def _seed_torch(number: int) -> None:
     torch.default_generator.manual_seed(number)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed_all(number)
-    seed_numpy_and_python(seed)
 
 
 def _device(args: Any, kwargs: Any) -> torch.device:

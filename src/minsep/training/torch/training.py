@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -15,7 +15,10 @@ from minsep.mechanism import Mechanism
 from minsep.state import State
 from minsep.training.base import Training
 from minsep.training.run import PrivateRun, check_clip_norm, refuse_gradient
-from minsep.training.torch.clipping import ClippedSum, Examples, Loss, count_examples
+from minsep.training.torch.clipping import ClippedSum, Clipping
+from minsep.training.torch.examples import Examples, count_examples
+from minsep.training.torch.first_step import FirstStep
+from minsep.training.torch.objective import Loss
 from minsep.training.torch.processes import Processes
 from minsep.training.torch.randomness import SeededCollate, SeededItems
 from minsep.training.torch.scaling import ScaleThenPrivatize
@@ -39,8 +42,10 @@ class PrivateTraining(Training):
     - `clip_norm`: bound on the norm of the gradient of one example, over all parameters.
     - `expected_batch`: the public divisor, never the actual batch size. None is the expected batch size of the sampling
       scheme.
-    - `micro_batch`: number of examples whose gradients are in memory at once. The last micro-batch is padded to that
-      size, so a size much larger than a batch wastes time.
+    - `micro_batch`: number of examples in memory at once. The last micro-batch is padded to that size, so a size much
+      larger than a batch wastes time. "auto" measures at the first step how many fit into memory.
+    - `clipping`: "vmap" holds the gradient of every example of a micro-batch. "ghost" computes norms from what layers
+      saw, so that memory does not grow with examples times parameters. "auto" is "vmap" up to 256 MiB of gradients.
     - `per_layer`: whether each of K modules is clipped to `clip_norm / sqrt(K)`.
     - `scaling`: scales gradients before they are clipped, for Adam. None leaves them unscaled.
     - `schedule(step)` is a factor of the optimiser's learning rates, a function of the step (from 0) alone. None keeps
@@ -82,7 +87,8 @@ class PrivateTraining(Training):
         num_examples: int,
         clip_norm: float,
         expected_batch: float | None = None,
-        micro_batch: int = 32,
+        micro_batch: int | Literal["auto"] = 32,
+        clipping: Clipping = "auto",
         per_layer: bool = False,
         scaling: ScaleThenPrivatize | None = None,
         schedule: Callable[[int], float] | None = None,
@@ -91,7 +97,7 @@ class PrivateTraining(Training):
         seed: int | None = None,
     ) -> None:
         self.model, self.optimizer = model, optimizer
-        self._clipped = ClippedSum(model, loss, check_clip_norm(clip_norm), micro_batch, per_layer)
+        self._clipped = ClippedSum(model, loss, check_clip_norm(clip_norm), micro_batch, per_layer, clipping)
         _check_optimizer(optimizer, self._clipped, scaling)
         self._scaling, self._schedule, self._per_layer = scaling, schedule, per_layer
         self._processes = Processes(self._clipped.device)
@@ -118,6 +124,7 @@ class PrivateTraining(Training):
         self._processes.share_tensors([tensor.data for tensor in (*model.parameters(), *model.buffers())])
         # In double precision, so that an example changes the sum only by its clipped gradient.
         self._flat = torch.zeros(self._clipped.size, dtype=torch.float64, device=self._clipped.device)
+        self._first_step = FirstStep(model, optimizer)
         for group in optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
 
@@ -154,24 +161,29 @@ class PrivateTraining(Training):
         sampler: Any = _ReadAhead(self._run)
         return DataLoader(items, batch_sampler=sampler, collate_fn=collate, **options)
 
-    def step(self, inputs: Examples, targets: Examples) -> None:
+    def step(self, inputs: Examples, targets: Examples = None) -> None:
         """Train on the examples of the next batch: all of them, and no others.
 
-        - `inputs`, `targets`: tensors, or tuples or dicts of tensors: the arguments of the model, and the second one of
-          the loss. Their first dimension counts the examples, in the order of the batch. None is an empty batch.
+        - `inputs`: a tensor, or a tuple or dict of tensors: the arguments of the model. Their first dimension counts
+          the examples, in the order of the batch. None is an empty batch.
+        - `targets`: likewise, the second argument of the loss. None if the loss needs none, as that of a Hugging Face
+          model with labels among its inputs.
+
+        An error in the model, the loss or the data leaves the step to be repeated, because nothing was released.
         """
         examples = count_examples(inputs)
-        if count_examples(targets) != examples:
+        if targets is not None and count_examples(targets) != examples:
             raise ValueError(
                 f"There are {examples} inputs and {count_examples(targets)} targets, but these must be equal in number."
             )
-        with self._run.step(examples) as indices:
-            scales = None if self._scaling is None else self._scaling.scales(self.optimizer, self._clipped)
-            flat = self._flat.zero_()
-            seeds = self._run.example_seeds
-            self._clipped.add_to(
-                flat, inputs, targets, scales, lambda part: [seeds.of(self.steps, int(i)) for i in indices[part]]
-            )
+        indices, seeds = self._run.expect(examples), self._run.example_seeds
+        scales = None if self._scaling is None else self._scaling.scales(self.optimizer, self._clipped)
+        flat = self._flat.zero_()
+        self._clipped.add_to(
+            flat, inputs, targets, scales, lambda part: [seeds.of(self.steps, int(i)) for i in indices[part]]
+        )
+        # Until here nothing was drawn or changed.
+        with self._run.step(examples):
             self._add_noise(flat[slice(*self._columns)])
             self._processes.add_up(flat)
             if not bool(torch.isfinite(flat).all()):
@@ -197,7 +209,12 @@ class PrivateTraining(Training):
         noise["memory"] = self._processes.gather(noise["memory"], self._clipped.size)
         if self._processes.rank > 0:
             return None
-        return {"noise": noise, "model": dict(self.model.state_dict()), "optimizer": self.optimizer.state_dict()}
+        return {
+            "noise": noise,
+            "model": dict(self.model.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
+            "micro_batch": self._clipped.micro_batch,
+        }
 
     def _noise_position(self, content: State) -> int:
         return validate.integer(position=content["noise"].get("position"), at_least=0)
@@ -210,6 +227,8 @@ class PrivateTraining(Training):
         self._noise.load_state_dict(noise)
         self.model.load_state_dict(content["model"])
         self.optimizer.load_state_dict(content["optimizer"])
+        # What was measured before is kept, because the size affects how gradients are rounded.
+        self._clipped.micro_batch = self._clipped.micro_batch or content["micro_batch"]
 
     def _identity(self) -> State:
         return self._run.identity(
@@ -234,7 +253,8 @@ class PrivateTraining(Training):
         if self._schedule is not None:
             for group in self.optimizer.param_groups:
                 group["lr"] = group["initial_lr"] * self._schedule(self.steps)
-        self.optimizer.step()
+        with self._first_step.checked():
+            self.optimizer.step()
 
 
 class _ReadAhead:
@@ -261,7 +281,9 @@ def _check_optimizer(optimizer: torch.optim.Optimizer, clipped: ClippedSum, scal
             raise ValueError(f"optimizer does not hold the parameter {name!r}: freeze it or pass it to the optimizer.")
     if len(held) != len(clipped.parameters):
         raise ValueError(
-            "optimizer holds parameters that are not trainable parameters of the model: their gradients have no noise."
+            f"optimizer holds {len(held) - len(clipped.parameters)} parameters that are not trainable parameters of "
+            "the model, and whose gradients have no noise: pass it "
+            "[parameter for parameter in model.parameters() if parameter.requires_grad]."
         )
     if scaling is not None and not isinstance(optimizer, torch.optim.Adam | torch.optim.AdamW):
         raise ValueError(f"optimizer is {type(optimizer).__name__}, but scaling needs Adam or AdamW.")

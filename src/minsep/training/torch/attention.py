@@ -1,0 +1,41 @@
+"""Attention in plain operations, which have batching rules and, under autocast, consistent dtypes."""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import dropout
+
+
+def plain_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Return what `scaled_dot_product_attention` returns, with its arguments.
+
+    - `query`, `key`, `value`: (..., heads, length, width).
+    - `attn_mask`: where to attend, or what is added to the scores.
+    - `dropout_p`: probability to drop a weight.
+    - `is_causal`: whether a place attends only to itself and to earlier ones.
+    - `scale`: factor of the scores. None is one over the root of the width.
+    - `enable_gqa`: whether several heads of the query share one of key and value.
+    """
+    if enable_gqa:
+        key, value = (part.repeat_interleave(query.shape[-3] // part.shape[-3], dim=-3) for part in (key, value))
+    scores = (query * (query.shape[-1] ** -0.5 if scale is None else scale)) @ key.transpose(-1, -2)
+    if is_causal:
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+        weights = scores.masked_fill(later, torch.finfo(scores.dtype).min).softmax(-1)
+    elif attn_mask is None:
+        weights = scores.softmax(-1)
+    elif attn_mask.dtype == torch.bool:
+        weights = scores.masked_fill(~attn_mask, torch.finfo(scores.dtype).min).softmax(-1)
+        weights = weights * attn_mask.any(-1, keepdim=True)  # a place that attends to nothing has no output
+    else:
+        weights = (scores + attn_mask).softmax(-1)
+    weights = weights.to(value.dtype)
+    return (dropout(weights, dropout_p) if dropout_p else weights) @ value

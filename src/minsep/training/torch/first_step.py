@@ -1,0 +1,53 @@
+"""A check after the first step: what is trained has moved, and what is frozen has not."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class FirstStep:
+    """Compares the parameters of a model before and after its first update with a learning rate above zero.
+
+    - `model`: the model.
+    - `optimizer`: updates its trainable parameters.
+    """
+
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        self._model, self._optimizer = model, optimizer
+        self._done = False
+
+    @contextmanager
+    def checked(self) -> Iterator[None]:
+        """Enter the update of a step. A frozen parameter that changes in it is refused; one that stays is warned of."""
+        if self._done:
+            yield
+            return
+        before = {name: _digest(parameter) for name, parameter in self._model.named_parameters()}
+        yield
+        rates = {id(parameter): group["lr"] for group in self._optimizer.param_groups for parameter in group["params"]}
+        for name, parameter in self._model.named_parameters():
+            moved = before[name] != _digest(parameter)
+            if moved and id(parameter) not in rates:
+                raise RuntimeError(
+                    f"The frozen parameter {name!r} changed in the first step, without noise: release nothing of this "
+                    "run, and find what changes it besides the optimizer."
+                )
+            updated = rates.get(id(parameter), 0.0) and parameter.grad is not None and bool((parameter.grad != 0).any())
+            if updated and not moved:
+                warnings.warn(
+                    f"The parameter {name!r} did not move in the first step: its update is too small for "
+                    f"{parameter.dtype}. Keep trainable parameters in float32, or raise the learning rate.",
+                    stacklevel=4,
+                )
+        self._done = any(rates.values())
+
+
+def _digest(parameter: Tensor) -> tuple[int, int]:
+    """Return sums of a tensor's bits: any one changed entry changes the first of them."""
+    bits = parameter.detach().contiguous().view(_INTEGERS[parameter.element_size()]).flatten()
+    return int(bits.sum(dtype=torch.int64)), int(bits[::2].sum(dtype=torch.int64))

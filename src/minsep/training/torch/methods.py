@@ -1,0 +1,192 @@
+"""Gradients of single examples: the interface of all methods, and the two that hold each gradient as a row."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from torch.func import vjp, vmap
+
+from minsep.training.torch.examples import Examples, each
+from minsep.training.torch.objective import Objective
+from minsep.training.torch.randomness import DrawsOfExamples, SeededExample
+from minsep.training.torch.vmapping import vmap_ready
+
+Seeds = Callable[[], Sequence[bytes]]
+"""Return the seeds of the examples of a micro-batch."""
+
+_PIECE = 256
+_COLUMNS = 1 << 15
+
+
+class Gradients(ABC):
+    """The gradients of the examples of one micro-batch, in whatever form."""
+
+    @abstractmethod
+    def norms(self, names: list[str], scales: dict[str, Tensor] | None) -> Tensor:
+        """Return the norm of each example's gradient over some parameters, in double precision and never too small.
+
+        - `names`: the parameters.
+        - `scales`: what gradients are multiplied by, by parameter; None leaves them unscaled.
+        """
+
+    @abstractmethod
+    def add_to(self, totals: dict[str, Tensor], names: list[str], factors: Tensor) -> None:
+        """Add the gradients times their factors to totals in double precision. Called once for each parameter.
+
+        - `totals`: flat totals by parameter, changed in place.
+        - `names`: the parameters.
+        - `factors`: one for each example.
+        """
+
+
+class Method(ABC):
+    """A way to compute the gradients of the examples of a micro-batch.
+
+    - `objective`: the model and its loss.
+    """
+
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
+
+    @abstractmethod
+    def __call__(self, inputs: Examples, targets: Examples, seeds: Seeds) -> Gradients:
+        """Return the gradients of a micro-batch.
+
+        - `inputs`, `targets`: the examples.
+        - `seeds`: returns the examples' seeds, which determine what they draw.
+        """
+
+
+class Rows(Gradients):
+    """Gradients as matrices with one row for each example.
+
+    - `rows`: a matrix for each parameter.
+    """
+
+    def __init__(self, rows: dict[str, Tensor]) -> None:
+        self._rows = rows
+
+    def norms(self, names: list[str], scales: dict[str, Tensor] | None) -> Tensor:
+        """Return the norm of each row over some parameters.
+
+        - `names`: the parameters.
+        - `scales`: what gradients are multiplied by. From then on they stay scaled.
+        """
+        if scales is not None:
+            self._rows.update({name: self._rows[name] * scales[name] for name in names})
+        return norms_of([self._rows[name] for name in names])
+
+    def add_to(self, totals: dict[str, Tensor], names: list[str], factors: Tensor) -> None:
+        """Add the rows times their factors, and forget them.
+
+        - `totals`: flat totals by parameter, changed in place.
+        - `names`: the parameters.
+        - `factors`: one for each example.
+        """
+        for name in names:
+            add_rows(totals[name], self._rows.pop(name), factors)
+
+
+class Vmapped(Method):
+    """All gradients of a micro-batch at once, by `vmap(grad(loss))`."""
+
+    def __call__(self, inputs: Examples, targets: Examples, seeds: Seeds) -> Rows:
+        """Return the gradients of a micro-batch.
+
+        - `inputs`, `targets`: the examples.
+        - `seeds`: returns the examples' seeds, which determine what they draw.
+        """
+        dimensions = (None, 0, None if targets is None else 0)
+        with vmap_ready(), DrawsOfExamples(seeds):
+            gradients = vmap(self._gradient, dimensions, randomness="different")(
+                self._objective.constants(), inputs, targets
+            )
+        return Rows({name: as_rows(gradient, self._objective.dtype) for name, gradient in gradients.items()})
+
+    def _gradient(self, parameters: dict[str, Tensor], inputs: Examples, targets: Examples) -> dict[str, Tensor]:
+        value, backward, *_ = vjp(lambda these: self._objective.of_one(these, inputs, targets), parameters)
+        # A user's autocast is for the forward pass: it would change the dtypes of the backward pass.
+        with torch.autocast(self._objective.device.type, enabled=False):
+            gradients: dict[str, Tensor] = backward(torch.ones_like(value), retain_graph=False, create_graph=False)[0]
+        return gradients
+
+
+class OneByOne(Method):
+    """The gradient of a single example by an ordinary backward pass: slow, but possible for every model."""
+
+    def __call__(self, inputs: Examples, targets: Examples, seeds: Seeds) -> Rows:
+        """Return the gradient of one example.
+
+        - `inputs`, `targets`: a micro-batch of one example.
+        - `seeds`: returns the example's seed, which determines what it draws.
+        """
+        one, its_targets = (each(lambda tensor: tensor[0], tree) for tree in (inputs, targets))
+        # Not torch.autograd.grad: reentrant checkpointing allows only backward().
+        with SeededExample(seeds), _without_gradients(self._objective):
+            self._objective.of_one(None, one, its_targets).backward()  # type: ignore[no-untyped-call]
+            return Rows(
+                {
+                    name: as_rows(
+                        (torch.zeros_like(value) if value.grad is None else value.grad)[None], self._objective.dtype
+                    )
+                    for name, value in self._objective.parameters.items()
+                }
+            )
+
+
+@contextmanager
+def _without_gradients(objective: Objective) -> Iterator[None]:
+    """Enter a block without gradients in the parameters, and leave no new ones behind."""
+    before = {name: value.grad for name, value in objective.model.named_parameters()}
+    try:
+        for value in objective.model.parameters():
+            value.grad = None
+        yield
+    finally:
+        for name, value in objective.model.named_parameters():
+            value.grad = before[name]
+
+
+def as_rows(gradients: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return gradients as a matrix with one row for each example.
+
+    - `gradients`: the first dimension counts examples.
+    - `dtype`: dtype of the result.
+    """
+    return gradients.detach().reshape(len(gradients), -1).to(dtype)
+
+
+def norms_of(parts: list[Tensor]) -> Tensor:
+    """Return the norm of each row over several matrices, in double precision.
+
+    - `parts`: matrices with one row for each example.
+
+    A sum of squares in single precision loses the small entries of a long row. So norms are taken of short pieces, and
+    then of these norms.
+
+    >>> row = torch.full((1, 1 << 20), 2.43e-4)
+    >>> row[0, :8] = 1.0
+    >>> round(float(norms_of([row]) / row.double().norm()), 5)
+    1.0
+    """
+    norms = []
+    for part in parts:
+        whole = part.shape[1] // _PIECE * _PIECE
+        norms.append(torch.linalg.vector_norm(part[:, :whole].reshape(len(part), -1, _PIECE), dim=2))
+        norms.append(torch.linalg.vector_norm(part[:, whole:], dim=1, keepdim=True))
+    norm: Tensor = torch.linalg.vector_norm(torch.cat(norms, dim=1).double(), dim=1)
+    return norm
+
+
+def add_rows(total: Tensor, rows: Tensor, factors: Tensor) -> None:
+    """Add rows times their factors in the precision of the total, a few columns at a time to save memory.
+
+    - `total`: a flat vector, changed in place.
+    - `rows`: one for each example.
+    - `factors`: one for each example.
+    """
+    for start in range(0, rows.shape[1], _COLUMNS):
+        part = slice(start, start + _COLUMNS)
+        total[part].addmv_(rows[:, part].to(total.dtype).T, factors)

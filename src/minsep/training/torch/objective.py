@@ -1,0 +1,90 @@
+"""A model with its loss and trainable parameters, as methods of computing gradients see it."""
+
+from itertools import groupby
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from minsep.training.torch.examples import Examples, arguments, each
+from minsep.training.torch.models import refuse_model
+
+
+class Loss(Protocol):
+    """A loss of one example: (outputs of the model, targets) to one number."""
+
+    def __call__(self, outputs: Any, targets: Any, /) -> Tensor:
+        """Return the loss.
+
+        - `outputs`: what the model returned for a batch of one.
+        - `targets`: the targets, a batch of one. None if the step was given none.
+        """
+        ...
+
+
+class Objective:
+    """The loss of one example as a function of the trainable parameters.
+
+    - `model`: the model. Layers that mix or store examples are refused.
+    - `loss(outputs, targets)` is called for one example at a time, as a batch of one.
+
+    Flat vectors have the order in which the model lists its parameters. The attribute `dtype` is that of per-example
+    gradients: float64 if a parameter has it, and float32 otherwise.
+    """
+
+    def __init__(self, model: nn.Module, loss: Loss) -> None:
+        refuse_model(model)
+        self.model, self._loss = model, loss
+        self.parameters = {name: value for name, value in model.named_parameters() if value.requires_grad}
+        if not self.parameters:
+            raise ValueError("model has no trainable parameters.")
+        for name, parameter in self.parameters.items():
+            if not parameter.dtype.is_floating_point:
+                raise ValueError(
+                    f"model has the parameter {name!r} of {parameter.dtype}, but it must have a real floating dtype."
+                )
+        self._sizes = [parameter.numel() for parameter in self.parameters.values()]
+        self.size = sum(self._sizes)
+        double = any(parameter.dtype == torch.float64 for parameter in self.parameters.values())
+        self.dtype = torch.float64 if double else torch.float32
+        self.device = next(iter(self.parameters.values())).device
+
+    def layers(self) -> list[list[str]]:
+        """Return the names of the parameters, in groups that belong to one module."""
+        return [list(names) for _, names in groupby(self.parameters, key=lambda name: name.rpartition(".")[0])]
+
+    def parts(self, flat: Tensor) -> dict[str, Tensor]:
+        """Return the parts of a flat vector by the names of their parameters.
+
+        - `flat`: the vector. The parts share its memory.
+        """
+        pieces = torch.split(flat, self._sizes)
+        return dict(zip(self.parameters, pieces, strict=True))
+
+    def constants(self) -> dict[str, Tensor]:
+        """Return the trainable parameters without their history."""
+        return {name: parameter.detach() for name, parameter in self.parameters.items()}
+
+    def of_one(self, parameters: dict[str, Tensor] | None, inputs: Examples, targets: Examples) -> Tensor:
+        """Return the loss of one example.
+
+        - `parameters`: used in place of the model's own. None uses these.
+        - `inputs`, `targets`: the example, without a dimension that counts examples.
+        """
+        positional, named = arguments(each(_as_batch, inputs))
+        if parameters is None:
+            outputs = self.model(*positional, **named)
+        else:
+            outputs = functional_call(self.model, parameters, positional, named)
+        value = self._loss(outputs, each(_as_batch, targets))
+        if not isinstance(value, Tensor) or value.shape != ():
+            what = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(type(value))
+            raise ValueError(
+                f'loss returned {what} for one example, but it must return one number: use reduction="mean" or "sum".'
+            )
+        return value
+
+
+def _as_batch(tensor: Tensor) -> Tensor:
+    return tensor[None]
