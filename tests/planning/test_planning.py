@@ -1,11 +1,12 @@
 """The planner: what it tries and skips, that its ranking is right, and that it never does worse than a baseline."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 import minsep
-from minsep.accounting import estimated_noise_multiplier, exact_mechanism
+from minsep.accounting import cost_of_cutting, estimated_noise_multiplier, exact_mechanism
 from minsep.accounting.estimation import noise_at_target
 from minsep.engine import LOCAL
 from minsep.planning import SCHEMES, Candidate, Task, planner
@@ -251,3 +252,70 @@ def test_a_graph_that_does_not_fit_is_refused(arguments, message):
     given = {"num_examples": 4, "user_bound": 2, "graph": graph} | arguments
     with pytest.raises(ValueError, match=message):
         minsep.plan(batch_size=2, iterations=4, epsilon=1.0, delta=1e-3, **given)
+
+
+def test_an_estimate_is_marked_and_has_no_certificate():
+    found = minsep.plan(2000, 20, 100, 2.0, 1e-3, max_bands=4, estimate=True)
+    assert found.certificate is None
+    assert not found.certified
+    assert found.statement.startswith("ESTIMATE, not certified: ")
+    assert found.mechanism.noise_multiplier == found.chosen.noise_multiplier
+    certified = minsep.plan(2000, 20, 100, 2.0, 1e-3, max_bands=4, seed=0)
+    assert certified.certified
+    assert found.table == certified.table
+
+
+def test_plans_without_a_seed_name_one_mechanism():
+    first, second = (minsep.plan(2000, 20, 100, 2.0, 1e-3, max_bands=4) for _ in range(2))
+    assert first.seed != second.seed
+    assert first.chosen == second.chosen
+    assert first.mechanism == second.mechanism
+    assert first.certificate != second.certificate
+
+
+def test_ties_are_said():
+    search = Search(TASK, 0, LOCAL, None)
+    tried = [
+        Candidate("min-sep", 4, 8, 0.5, 1.0, 2.0),
+        Candidate("min-sep", 4, 8, 0.35, 1.0, 2.005),
+        Candidate("min-sep", 4, 16, 1.0, 1.0, 2.01),
+        Candidate("min-sep", 2, 16, 1.0, 1.0, 2.1),
+    ]
+    assert search.ties(tried[0], tried) == (tried[2],)
+    plan = planner.Plan(TASK, tried[0], tried[0].design(TASK).with_noise(1.0), None, tuple(tried), 0, ties=(tried[2],))
+    assert plan.statement.endswith("The estimates cannot tell it from b-min-sep, b = 16, 4 bands.")
+
+
+def test_a_cut_that_costs_too_much_is_said_with_the_size_that_would_do():
+    found = minsep.plan(1000, 50, 40, 4.0, 1e-3, max_batch_size=60, max_bands=4, min_sep=8, tune=False, seed=0)
+    cut = [one for one in found.table if one.cut]
+    assert {one.scheme for one in cut} == {"min-sep", "balls-in-bins"}
+    assert cut[0].skipped == "cutting batches at 60 adds up to 1 to delta, which is 0.001"
+    assert found.chosen.scheme == "cyclic-poisson"
+    wider = found.wider
+    assert wider.certified
+    assert wider.error < found.error
+    assert wider.mechanism.truncation.batch_size == wider.task.max_batch_size == 86
+    assert f"With batches cut at 86, {wider.chosen.name} is certified with an error of" in found.statement
+    costs = {
+        size: max(cost_of_cutting(one.design(replace(wider.task, max_batch_size=size)), 4.0) for one in cut)
+        for size in (85, 86)
+    }
+    assert costs[86] <= 5e-5 < costs[85]
+
+
+def test_a_verified_comparison_has_powers_that_the_papers_verifier_passes():
+    found = minsep.compare(64, 1e-2, epsilons=[2.0], epochs=[32], max_bands=4, verified=True)
+    estimated = minsep.compare(64, 1e-2, epsilons=[2.0], epochs=[32], max_bands=4)
+    best = found.cells[0].best["min-sep"]
+    power = math.log(best.noise_multiplier) / math.log(1.01)
+    assert power == pytest.approx(round(power), abs=1e-6)
+    task = Task(32, 1, 64, 2.0, 1e-2)
+    mechanism = best.design(task).with_noise(best.noise_multiplier)
+    # The verifier compares with delta/2, so the noise is that of half the delta, up to the spread of its average.
+    assert minsep.estimate_delta(mechanism, 2.0, samples=50_000).value < 0.6e-2
+    lower = mechanism.with_noise_multiplier(best.noise_multiplier / 1.01**4)
+    assert minsep.estimate_delta(lower, 2.0, samples=50_000).value > 0.5e-2
+    assert found.verified
+    assert found.cells[0].ratio("cyclic-poisson") > estimated.cells[0].ratio("cyclic-poisson")
+    assert found.cells[0].best["cyclic-poisson"] == estimated.cells[0].best["cyclic-poisson"]

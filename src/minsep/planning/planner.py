@@ -175,10 +175,10 @@ def plan(
         return _plan(task, listed, tune, estimate, Search(task, seed, compute, progress))
 
     best = planned(task)
-    cut = next((one for one in best.table if one.cut), None)
-    if cut is None:
+    cut = [one for one in best.table if one.cut]
+    if not cut:
         return best
-    wider = planned(replace(task, max_batch_size=size_that_suffices(cut, task)))
+    wider = planned(replace(task, max_batch_size=max(size_that_suffices(one, task) for one in cut)))
     return replace(best, wider=wider) if wider.error < best.error else best
 
 
