@@ -15,6 +15,7 @@ from minsep.training.run import Indices, PrivateRun
 
 if TYPE_CHECKING:
     from minsep.accounting import Certificate
+    from minsep.attribution import AttributionGraph
 
 
 class Training(ABC):
@@ -25,6 +26,43 @@ class Training(ABC):
     """
 
     _run: PrivateRun
+
+    @classmethod
+    def from_certificate(
+        cls,
+        certificate: "Certificate | str | os.PathLike[str]",
+        *arguments: Any,
+        verify: bool = True,
+        graph: "AttributionGraph | None" = None,
+        accept_assumption: bool = False,
+        **options: Any,
+    ) -> Self:
+        """Return the training whose mechanism is that of a certificate: its scheme, strategy, noise and truncation.
+
+        - `certificate`: the certificate, or the file that holds it. One that did not pass is refused.
+        - `arguments`: those of the constructor before the mechanism.
+        - `verify`: whether its samples are drawn again, which takes as long as `minsep.verify`. A certificate that does
+          not hold is refused. With `verify=False` its word is taken.
+        - `graph`: says which examples belong to which users. It is required if the certificate protects users, and is
+          refused if a user has more examples than the certificate allows.
+        - `accept_assumption`: whether a conditional certificate, which rests on something that is not proven, is
+          accepted.
+        - `options`: the other arguments of the constructor, such as `num_examples` and `clip_norm`. The number of
+          examples must be that of the graph, and of the truncation if batches are cut.
+        """
+        from minsep.accounting import accepted_certificate
+
+        accepted = accepted_certificate(certificate, verify=verify, accept_assumption=accept_assumption)
+        mechanism = Mechanism.from_certificate(accepted, verify=False, graph=graph, accept_assumption=accept_assumption)
+        if graph is None and mechanism.scheme.unit == "user":
+            raise ValueError(
+                f"graph is None, but the certificate protects users ({mechanism.scheme.name}): pass the graph of your "
+                "examples and their users, such as minsep.bound_contributions gives."
+            )
+        num_examples = options.get("num_examples")
+        if graph is not None and num_examples != graph.num_examples:
+            raise ValueError(f"num_examples is {num_examples!r}, but the graph has {graph.num_examples} examples.")
+        return cls(*(*arguments, mechanism), **{**options, "certificate": accepted})
 
     @property
     def steps(self) -> int:
