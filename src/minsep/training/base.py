@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from minsep.mechanism import Mechanism
 from minsep.state import State
+from minsep.training.certified import certified_mechanism
 from minsep.training.checkpoint import Array, load_checkpoint, save_checkpoint
 from minsep.training.run import Indices, PrivateRun
 
@@ -50,18 +51,13 @@ class Training(ABC):
         - `options`: the other arguments of the constructor, such as `num_examples` and `clip_norm`. The number of
           examples must be that of the graph, and of the truncation if batches are cut.
         """
-        from minsep.accounting import accepted_certificate
-
-        accepted = accepted_certificate(certificate, verify=verify, accept_assumption=accept_assumption)
-        mechanism = Mechanism.from_certificate(accepted, verify=False, graph=graph, accept_assumption=accept_assumption)
-        if graph is None and mechanism.scheme.unit == "user":
-            raise ValueError(
-                f"graph is None, but the certificate protects users ({mechanism.scheme.name}): pass the graph of your "
-                "examples and their users, such as minsep.bound_contributions gives."
-            )
-        num_examples = options.get("num_examples")
-        if graph is not None and num_examples != graph.num_examples:
-            raise ValueError(f"num_examples is {num_examples!r}, but the graph has {graph.num_examples} examples.")
+        accepted, mechanism = certified_mechanism(
+            certificate,
+            options.get("num_examples"),
+            verify=verify,
+            graph=graph,
+            accept_assumption=accept_assumption,
+        )
         return cls(*(*arguments, mechanism), **{**options, "certificate": accepted})
 
     @property
