@@ -186,6 +186,18 @@ def test_callbacks_and_evaluation(tmp_path):
     assert trainer.state.best_metric is not None
 
 
+@pytest.mark.parametrize("schedule", ["reduce_lr_on_plateau", "cosine", "constant_with_warmup"])
+def test_schedules_of_the_learning_rate(tmp_path, schedule):
+    trainer = trainer_of(
+        tmp_path, private={"eval_dataset": sentences(12)}, lr_scheduler_type=schedule, warmup_steps=3,
+        eval_strategy="steps", eval_steps=3, metric_for_best_model="loss", logging_strategy="steps", logging_steps=1,
+    )  # fmt: skip
+    trainer.train()
+    rates = [logs["learning_rate"] for logs in trainer.state.log_history if "learning_rate" in logs]
+    assert len(rates) == ITERATIONS
+    assert (max(rates) == min(rates)) == (schedule == "reduce_lr_on_plateau")
+
+
 def test_a_callback_may_stop_the_run(tmp_path):
     trainer = trainer_of(
         tmp_path, private={"callbacks": [EarlyStoppingCallback(1)], "eval_dataset": sentences(12)},

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers import Trainer, TrainingArguments
 from transformers.trainer_callback import ExportableState, TrainerState
 from transformers.trainer_utils import TrainOutput, get_last_checkpoint, speed_metrics
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT_NAME = "minsep.checkpoint"
 _STATE_NAME = "trainer_state.json"
+_STEPPED_BY_EVALUATIONS = ("ReduceLROnPlateau", "GreedyLR")
 
 
 class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
@@ -212,7 +212,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
         )
         self.control = self.callback_handler.on_optimizer_step(self.args, self.state, self.control)
         self._learning_rate = self._get_learning_rate()
-        if not isinstance(self.lr_scheduler, ReduceLROnPlateau):
+        if type(self.lr_scheduler).__name__ not in _STEPPED_BY_EVALUATIONS:
             self.lr_scheduler.step()
         self.model.zero_grad()
         self.state.global_step = training.steps
