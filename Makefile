@@ -1,7 +1,7 @@
 # `make plan` and `make test` set up all they need in .venv; everything else builds on them.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := src tests benchmarks experiments
+SOURCES := src tests benchmarks experiments examples
 
 .PHONY: plan test test-slow check format benchmark clean
 

@@ -1,18 +1,23 @@
 """A mechanism: what is run and what is accounted for, as one immutable value; and its design, without the noise."""
 
+import os
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from minsep import _validation as validate
+from minsep.attribution import AttributionGraph
 from minsep.identity import Described, Description
 from minsep.noise import NoiseStream
 from minsep.participation import BatchStream, Scheme, Truncation, scheme_from
 from minsep.randomness import Key
 from minsep.strategy import Strategy, strategy_from
+
+if TYPE_CHECKING:
+    from minsep.accounting import Certificate
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +135,17 @@ class Mechanism(Described):
         """Square root of the mean variance of the prefix sums of the noise, for clip norm 1: smaller is better."""
         return self.noise_multiplier * float(np.sqrt(self.strategy.mean_squared_error))
 
+    @property
+    def step_noise(self) -> float:
+        """Largest standard deviation of an entry of the noise of a single step, for clip norm 1.
+
+        >>> import minsep
+        >>> identity = minsep.BandedToeplitz.identity(iterations=100)
+        >>> Mechanism(identity, minsep.Poisson(rate=0.02), noise_multiplier=0.8).step_noise
+        0.8
+        """
+        return self.noise_multiplier * self.strategy.largest_inverse_row_norm
+
     def with_noise_multiplier(self, noise_multiplier: float) -> "Mechanism":
         """Return the same mechanism with another noise multiplier."""
         return replace(self, noise_multiplier=noise_multiplier)
@@ -212,6 +228,47 @@ class Mechanism(Described):
             description["noise_multiplier"],
             None if cut is None else Truncation.from_description(cut),
         )
+
+    @classmethod
+    def from_certificate(
+        cls,
+        certificate: "Certificate | str | os.PathLike[str]",
+        *,
+        verify: bool = True,
+        graph: AttributionGraph | None = None,
+        accept_assumption: bool = False,
+    ) -> "Mechanism":
+        """Return the mechanism that a certificate is for: its strategy, scheme, noise multiplier and truncation.
+
+        - `certificate` is the certificate, or the file that holds it. One that did not pass is refused.
+        - `verify` draws its samples again, which takes as long as `minsep.verify`. A certificate that does not hold is
+          refused. With `verify=False` its word is taken.
+        - `graph`, if given, says which examples belong to which users. It is refused if a user has more examples than
+          the certificate protects.
+        - `accept_assumption` accepts a conditional certificate, which rests on something that is not proven.
+
+        >>> import minsep
+        >>> identity = minsep.BandedToeplitz.identity(iterations=100)
+        >>> best = minsep.calibrate(identity, minsep.Poisson(rate=0.02), epsilon=2.0, delta=1e-3)
+        >>> Mechanism.from_certificate(best.certificate) == best.mechanism
+        True
+        """
+        # Accounting stands above mechanisms: only a caller who has a certificate needs it.
+        from minsep.accounting import accepted_certificate
+
+        accepted = accepted_certificate(certificate, verify=verify, accept_assumption=accept_assumption)
+        description = accepted.mechanism
+        try:
+            mechanism = cls.from_description(description)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"certificate describes no mechanism of this version of minsep: {error}") from None
+        if graph is None:
+            return mechanism
+        _check_kind(AttributionGraph, "AttributionGraph.from_lists gives", graph=graph)
+        if mechanism.scheme.unit == "example":
+            graph.check_user_bound(1)
+            return mechanism
+        return replace(mechanism, scheme=scheme_from({**description["scheme"], "graph": graph}))
 
 
 def _dtype(dtype: DTypeLike) -> np.dtype[Any]:

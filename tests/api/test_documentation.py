@@ -7,11 +7,12 @@ import pytest
 
 import minsep
 import minsep.report
+import minsep.training.huggingface
 import minsep.training.jax
 import minsep.training.torch
 
 PUBLIC = {name: getattr(minsep, name) for name in minsep.__all__ if name != "__version__"}
-for module in (minsep.report, minsep.training.torch, minsep.training.jax):
+for module in (minsep.report, minsep.training.torch, minsep.training.jax, minsep.training.huggingface):
     PUBLIC |= {f"{module.__name__}.{name}": getattr(module, name) for name in module.__all__}
 RESULTS = (
     "Bounded",

@@ -42,6 +42,32 @@ def test_strategy_as_json_and_as_a_table():
     assert "200 iterations, 12 bands" in table.stdout
 
 
+def test_batches_of_a_certificate(tmp_path):
+    mechanism = minsep.Mechanism(
+        minsep.BandedToeplitz.identity(iterations=30), minsep.Poisson(rate=0.04), noise_multiplier=2.0
+    )
+    certificate = minsep.certify(mechanism, epsilon=2.0, delta=1e-3)
+    certificate.save(tmp_path / "certificate.json")
+    arguments = ["batches", "--examples", "500", "--certificate", str(tmp_path / "certificate.json")]
+    result = run(*arguments, "--seed", "7", "-o", str(tmp_path / "batches.jsonl"), "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["iterations"] == 30
+    drawn = [json.loads(line) for line in (tmp_path / "batches.jsonl").read_text().splitlines()]
+    # As for every setting, batches are those of the design at noise multiplier 1: their seeds do not depend on it.
+    assert drawn == [batch.tolist() for batch in mechanism.batches(500, seed=7)]
+    refused = run(*arguments, "--bands", "2", "--iterations", "30")
+    assert refused.returncode == 2
+    assert refused.stderr.count("but the certificate says what is sampled: omit it.") == 2
+    assert "batch_size is missing: give it, or a certificate." in run("batches", "--examples", "9").stderr
+    content = json.loads(certificate.to_json())
+    content["mechanism"]["noise_multiplier"] = 0.1
+    (tmp_path / "certificate.json").write_text(json.dumps(content))
+    forged = run(*arguments)
+    assert forged.returncode == 2
+    assert "certificate does not hold" in forged.stderr
+    assert run(*arguments, "--no-verify").returncode == 0
+
+
 def test_batches_are_those_of_the_library(tmp_path):
     path = tmp_path / "batches.npz"
     arguments = ["--examples", "500", "--batch-size", "20", "--iterations", "30", "--min-sep", "5", "--seed", "7"]

@@ -3,6 +3,7 @@ import os
 import re
 import sys
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 
 import pytest
 
+import minsep
 from minsep.planning import Comparison, Plan
 from minsep.report import palette, plot, plot_comparison, write_comparison, write_report
+from minsep.training.snippet import training_lines
 
 HOSTILE = "</script><script>window.hostile=1</script><img src=x onerror='window.hostile=1'>\"&"
 
@@ -52,6 +55,18 @@ def test_whatever_comes_from_outside_is_escaped(plan: Plan, tmp_path: Path) -> N
     assert hostile.tags.count("script") == plain.tags.count("script")
     assert "img" not in hostile.tags
     assert HOSTILE not in (tmp_path / "hostile.html").read_text()
+
+
+def test_a_report_ends_with_the_lines_that_train(plan: Plan, pages: dict[str, Path], tmp_path: Path) -> None:
+    lines = training_lines(plan.task.num_examples, plan.task.iterations, workload=plan.task.workload)
+    text = pages["plan"].read_text()
+    shown = text[text.index('<pre id="training"') :]
+    assert unescape(shown[shown.index(">") + 1 : shown.index("</pre>")]) == lines
+    assert "is stable up to clip norm" in shown
+    refused = replace(plan, certificate=minsep.certify(plan.mechanism, 0.01, 1e-9, max_samples=1000, seed=0))
+    assert not refused.certificate.passed
+    write_report(refused, tmp_path / "refused.html")
+    assert "Train with this plan" not in (tmp_path / "refused.html").read_text()
 
 
 def test_an_interrupted_write_leaves_the_old_file(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

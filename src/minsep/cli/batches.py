@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from minsep.cli.options import Json, Seed, Setting, command
+from minsep.cli.options import CertifiedSetting, Json, Seed, command
 from minsep.cli.output import Files, print_json, print_table
 from minsep.cli.progress import Bar
 
@@ -17,7 +17,7 @@ FORMATS = (".npz", ".csv", ".jsonl", ".parquet")
 
 @command
 def batches(
-    setting: Setting,
+    setting: CertifiedSetting,
     seed: Seed = None,
     output: Annotated[
         Path | None,
@@ -32,7 +32,8 @@ def batches(
 ) -> None:
     """Draw all batches of a run with any of the sampling schemes, and summarise or save them.
 
-    Example: `minsep batches --examples 60000 --batch-size 512 --iterations 2000 --min-sep 16 -o batches.npz`
+    Example: `minsep batches --examples 60000 --batch-size 512 --iterations 2000 --min-sep 16 -o batches.npz`, or
+    `minsep batches --examples 60000 --certificate certificate.json -o batches.npz`
     """
     import numpy as np
 
@@ -46,7 +47,7 @@ def batches(
         files.write("output", lambda path: _write(path, drawn))
     summary: dict[str, float | str] = {
         "scheme": scheme.name,
-        "iterations": setting.iterations,
+        "iterations": mechanism.iterations,
         "expected_batch_size": scheme.expected_batch_size(examples),
         "sampling_prob": scheme.sampling_prob,
         "mean_batch_size": float(sizes.mean()),
@@ -61,7 +62,7 @@ def batches(
         print_table(
             f"Batches of {examples:,} examples, {scheme.name}",
             {
-                "Batches": f"{setting.iterations:,}",
+                "Batches": f"{mechanism.iterations:,}",
                 "Expected batch size": f"{summary['expected_batch_size']:,.1f}",
                 "Probability of taking part when available": f"{scheme.sampling_prob:.6g}",
                 "Batch sizes: mean (smallest to largest)": f"{sizes.mean():,.1f} ({sizes.min():,} to {sizes.max():,})",

@@ -20,7 +20,7 @@ from minsep.cli.options import (
     budget_checks,
     command,
 )
-from minsep.cli.output import Files, print_json, print_table
+from minsep.cli.output import Files, print_json, print_table, print_training
 from minsep.cli.progress import Bar
 
 REFUSED = 1
@@ -99,6 +99,10 @@ def calibrate(
     if calibration.fallback:
         print(calibration.fallback, file=sys.stderr if json else sys.stdout)
     _report(calibration.certificate, files, json)
+    if output is not None and calibration.certificate.passed and not json and not files.failed:
+        from minsep.training.snippet import training_lines
+
+        print_training(training_lines(setting.examples, setting.iterations, certificate=str(output)))
     _finish(calibration.certificate, files)
 
 

@@ -156,6 +156,55 @@ class Setting:
         return minsep.MinSep(rate, separation, "cold" if self.scheme == "cold-min-sep" else "warm")
 
 
+@dataclass(frozen=True)
+class CertifiedSetting:
+    """A mechanism without its noise: that of a certificate, or that of the options of `Setting`."""
+
+    examples: Examples
+    batch_size: Annotated[float | None, measuring("Expected number of examples in a batch.", rich_help_panel=TASK)] = (
+        None
+    )
+    iterations: Annotated[int | None, counting("Number of training steps.", rich_help_panel=TASK)] = None
+    bands: Annotated[int | None, counting("Number of diagonals of the strategy matrix. Default: 1.")] = None
+    min_sep: MinSep = None
+    scheme: Annotated[
+        str | None, typer.Option(help=", ".join(SCHEMES[:-1]) + f" or {SCHEMES[-1]}. Default: min-sep.")
+    ] = None
+    max_batch_size: MaxBatchSize = None
+    certificate: Annotated[
+        Path | None,
+        typer.Option(help="Draw the batches of this certificate's mechanism, instead of the options of a setting."),
+    ] = None
+    verify: Annotated[bool, typer.Option(help="Check the certificate first.")] = True
+
+    def design(self, *more: Callable[[], object]) -> Any:
+        """Return the mechanism without its noise; problems with any of the options are reported together."""
+        import minsep
+        from minsep import _validation as validate
+
+        given = {
+            field.name: getattr(self, field.name) for field in fields(Setting) if getattr(self, field.name) is not None
+        }
+        if self.certificate is None:
+            validate.all_of(*(functools.partial(_require, name, given) for name in ("batch_size", "iterations")))
+            return Setting(**given).design(*more)
+        validate.all_of(
+            lambda: validate.integer(examples=self.examples, at_least=1),
+            *(functools.partial(_refuse, name, value) for name, value in given.items() if name != "examples"),
+            *more,
+        )
+        return minsep.Mechanism.from_certificate(self.certificate, verify=self.verify).design
+
+
+def _require(name: str, given: dict[str, Any]) -> None:
+    if name not in given:
+        raise ValueError(f"{name} is missing: give it, or a certificate.")
+
+
+def _refuse(name: str, value: Any) -> None:
+    raise ValueError(f"{name} is {value}, but the certificate says what is sampled: omit it.")
+
+
 def budget_checks(**budget: float) -> list[Callable[[], object]]:
     """Return the checks of an epsilon, a delta, or both."""
     from minsep import _validation as validate

@@ -45,6 +45,11 @@ def _print_below(title: str, table: Table) -> None:
     console.print(table)
 
 
+def print_training(lines: str) -> None:
+    """Print the lines that train with a certificate, as they are: to copy."""
+    print(f"\nTrain with it, on your own data and model:\n\n{lines}", end="")
+
+
 def report_checks(report: Path | None, plot: Path | None) -> list[Callable[[], object]]:
     """Return the checks that a report and a picture can be drawn."""
     from minsep.report.files import check_package, picture_format

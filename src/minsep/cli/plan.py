@@ -22,7 +22,7 @@ from minsep.cli.options import (
     command,
     counting,
 )
-from minsep.cli.output import Files, print_grid, print_table, report_checks
+from minsep.cli.output import Files, print_grid, print_table, print_training, report_checks
 from minsep.cli.progress import Bar
 
 _SHOWN = 8
@@ -132,13 +132,16 @@ def plan(
             )
             files.write("plot", lambda path: draw(result, path))
     if json:
-        print(json_module.dumps(_as_data(result) | _users_as_data(users), allow_nan=False))
+        training = {"training": _lines(result, output, edges)} if result.certified else {}
+        print(json_module.dumps(_as_data(result) | _users_as_data(users) | training, allow_nan=False))
     else:
         if users is not None:
             _print_users(users)
         _print(result, files.rows(output="Certificate"))
         if files.failed and result.certificate is not None:
             print(result.certificate.to_json())
+        elif output is not None and result.certified:
+            print_training(_lines(result, output, edges))
     files.finish()
     if not (estimate or result.certified):
         raise typer.Exit(REFUSED)
@@ -147,6 +150,16 @@ def plan(
 def _check_estimate(estimate: bool, output: Path | None) -> None:
     if estimate and output is not None:
         raise ValueError(f"output is {output}, but an estimate has no certificate to save: omit output or estimate.")
+
+
+def _lines(result: Any, output: Path | None, edges: Path | None) -> str:
+    """Return the lines that train with the plan."""
+    from minsep.training.snippet import training_lines
+
+    names: dict[str, Any] = {} if output is None else {"certificate": str(output)}
+    if edges is not None:
+        names |= {"edges": str(edges), "user_bound": result.task.user_bound}
+    return training_lines(result.task.num_examples, result.task.iterations, workload=result.task.workload, **names)
 
 
 def _check_examples(examples: int | None, edges: Path | None, max_batch_size: int | None) -> None:
@@ -208,6 +221,7 @@ def _as_data(result: Any) -> dict[str, Any]:
         "workload": result.task.workload.name,
         "gain_of_tuning": result.gain,
         "seed": result.seed,
+        "largest_stable_clip_norm": _largest_stable_clip_norm(result),
         "chosen": {field: getattr(result.chosen, field) for field in fields},
         "table": [{field: getattr(candidate, field) for field in fields} for candidate in result.table],
         "certified": result.certified,
@@ -246,6 +260,7 @@ def _print(result: Any, files: dict[str, str]) -> None:
         f"Error of {result.task.workload.name}": f"{result.error:.5g}",
         "Best baseline": f"{result.baseline.name}: {result.baseline.error:.4g}",
         "Error saved by tuning": f"{100 * result.gain:.1f} %",
+        "Largest stable clip norm of scaled Adam": f"{_largest_stable_clip_norm(result):.3g}",
         **({} if result.certificate is None else proof_rows(result.certificate)),
         **files,
     }
@@ -266,6 +281,14 @@ def _print(result: Any, files: dict[str, str]) -> None:
             f"{result.error:.3g} clip norms, with batches of {result.task.batch_size:g}. "
             "Larger batches, fewer iterations or a larger epsilon help most."
         )
+
+
+def _largest_stable_clip_norm(result: Any) -> float:
+    from minsep.training.stability import largest_stable_clip_norm
+
+    return largest_stable_clip_norm(
+        result.mechanism, result.mechanism.scheme.expected_batch_size(result.task.num_examples)
+    )
 
 
 def _most_telling(tried: list[Any]) -> list[Any]:

@@ -14,6 +14,7 @@ from minsep.mechanism import Mechanism
 from minsep.participation.truncation import PADDING
 from minsep.planning import BASELINES, FAMILIES, Candidate, Comparison, Plan
 from minsep.strategy import BandedToeplitz
+from minsep.training.stability import largest_stable_clip_norm
 
 # From a quarter of epsilon to twice epsilon: with 35 steps, one of them ends at epsilon.
 _CURVE_STEPS = 35
@@ -267,6 +268,14 @@ def proofs(certificate: Certificate) -> list[Proof]:
         Proof(proof.direction, questions[proof.direction], proof.summary(), proof.passed)
         for proof in certificate.proofs
     ]
+
+
+def adam(plan: Plan) -> str:
+    """Return up to which clip norm Adam by scale-then-privatize is stable, in a sentence."""
+    largest = largest_stable_clip_norm(
+        plan.mechanism, plan.mechanism.scheme.expected_batch_size(plan.task.num_examples)
+    )
+    return f"Adam by scale-then-privatize is stable up to clip norm {largest:.3g}, in units of scaled gradients."
 
 
 def ratios(comparison: Comparison, other: str) -> FloatArray:

@@ -14,6 +14,7 @@ from plotly.offline import get_plotlyjs
 from minsep.planning import FAMILIES, Candidate, Comparison, Plan, rankings
 from minsep.planning.comparison import OTHERS
 from minsep.report import data, figures, palette
+from minsep.training.snippet import training_lines
 
 # The browser itself refuses every request to the network.
 _POLICY = (
@@ -46,6 +47,7 @@ def plan_page(plan: Plan, command: str) -> str:
         _section("Batch sizes", _batches(plan)),
         _section("Strategy", _strategy(plan)),
         _section("Reproduce this plan", _again(plan, command)),
+        *([_section("Train with this plan", _training(plan))] if plan.certified else []),
     ]
     return _page(f"Plan: {plan.chosen.name}", header, sections, version("minsep"))
 
@@ -232,6 +234,22 @@ def _again(plan: Plan, command: str) -> str:
         '<p><button type="button" data-copy="command">Copy</button></p>'
         f'<p class="quiet">Seed of the certificate: {plan.seed}. Fingerprint of the mechanism: '
         f"<code>{escape(plan.mechanism.fingerprint[:16])}</code>. Made with {escape(versions)}.</p>"
+    )
+
+
+def _training(plan: Plan) -> str:
+    task = plan.task
+    lines = training_lines(
+        task.num_examples,
+        task.iterations,
+        workload=task.workload,
+        user_bound=None if task.graph is None else task.user_bound,
+    )
+    return (
+        "<p>Download the certificate, and put your data and your model in the place of those made up here.</p>"
+        f'<pre id="training" tabindex="0">{escape(lines)}</pre>'
+        '<p><button type="button" data-copy="training">Copy</button></p>'
+        f"<p>{_prose(data.adam(plan))}</p>"
     )
 
 

@@ -47,6 +47,11 @@ class Strategy(Described):
     def largest_inverse_entry(self) -> float:
         """Largest absolute value in C^-1; NaN or infinite if it overflows."""
 
+    @property
+    @abstractmethod
+    def largest_inverse_row_norm(self) -> float:
+        """Largest norm of a row of C^-1: the noise of a single step at noise multiplier 1."""
+
     @abstractmethod
     def sensitivity(self, min_sep: int, participations: int | None = None) -> float:
         """Largest norm of C x over 0/1 vectors x with ones at least `min_sep` apart, at most `participations` of them.

@@ -85,6 +85,11 @@ class Dense(Strategy):
         """Largest absolute value in C^-1; NaN or infinite if it overflows."""
         return float(np.abs(self._inverse).max())
 
+    @property
+    def largest_inverse_row_norm(self) -> float:
+        """Largest norm of a row of C^-1: the noise of a single step at noise multiplier 1."""
+        return float(np.linalg.norm(self._inverse, axis=1).max())
+
     @cached_property
     def prefix_variances(self) -> FloatArray:
         """Variance of each prefix sum of the noise at noise multiplier 1."""

@@ -57,6 +57,16 @@ class Toeplitz(Strategy):
         """Largest absolute value in C^-1; NaN or infinite if it overflows."""
         return float(np.abs(self.inverse_coefficients).max())
 
+    @property
+    def largest_inverse_row_norm(self) -> float:
+        """Largest norm of a row of C^-1: that of the last row, which holds the whole first column.
+
+        >>> from minsep import BandedToeplitz
+        >>> BandedToeplitz.identity(iterations=10).largest_inverse_row_norm
+        1.0
+        """
+        return float(np.linalg.norm(self.inverse_coefficients))
+
     def sensitivity(self, min_sep: int, participations: int | None = None) -> float:
         """Largest norm of C x over x with ones at least `min_sep` apart, at most `participations` of them.
 

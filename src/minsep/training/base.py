@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from minsep.mechanism import Mechanism
 from minsep.state import State
+from minsep.training.certified import certified_mechanism
 from minsep.training.checkpoint import Array, load_checkpoint, save_checkpoint
 from minsep.training.run import Indices, PrivateRun
 
 if TYPE_CHECKING:
     from minsep.accounting import Certificate
+    from minsep.attribution import AttributionGraph
 
 
 class Training(ABC):
@@ -25,6 +27,38 @@ class Training(ABC):
     """
 
     _run: PrivateRun
+
+    @classmethod
+    def from_certificate(
+        cls,
+        certificate: "Certificate | str | os.PathLike[str]",
+        *arguments: Any,
+        verify: bool = True,
+        graph: "AttributionGraph | None" = None,
+        accept_assumption: bool = False,
+        **options: Any,
+    ) -> Self:
+        """Return the training whose mechanism is that of a certificate: its scheme, strategy, noise and truncation.
+
+        - `certificate`: the certificate, or the file that holds it. One that did not pass is refused.
+        - `arguments`: those of the constructor before the mechanism.
+        - `verify`: whether its samples are drawn again, which takes as long as `minsep.verify`. A certificate that does
+          not hold is refused. With `verify=False` its word is taken.
+        - `graph`: says which examples belong to which users. It is required if the certificate protects users, and is
+          refused if a user has more examples than the certificate allows.
+        - `accept_assumption`: whether a conditional certificate, which rests on something that is not proven, is
+          accepted.
+        - `options`: the other arguments of the constructor, such as `num_examples` and `clip_norm`. The number of
+          examples must be that of the graph, and of the truncation if batches are cut.
+        """
+        accepted, mechanism = certified_mechanism(
+            certificate,
+            options.get("num_examples"),
+            verify=verify,
+            graph=graph,
+            accept_assumption=accept_assumption,
+        )
+        return cls(*(*arguments, mechanism), **{**options, "certificate": accepted})
 
     @property
     def steps(self) -> int:

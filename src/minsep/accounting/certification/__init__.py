@@ -1,5 +1,6 @@
 """Certificates: made by a prover, checked by a checker, and found for the least noise by calibration."""
 
+from minsep.accounting.certification.acceptance import accepted_certificate
 from minsep.accounting.certification.calibration import Calibration, Rung, calibrate, calibrate_exactly
 from minsep.accounting.certification.certificate import Certificate, ChangedCertificateError
 from minsep.accounting.certification.certify import certify
@@ -14,6 +15,7 @@ __all__ = [
     "Prover",
     "Rung",
     "Verification",
+    "accepted_certificate",
     "calibrate",
     "calibrate_exactly",
     "certify",

@@ -18,6 +18,7 @@ from minsep.training.jax.noise import NoiseState
 from minsep.training.jax.transformation import transformation
 from minsep.training.randomness import refusing_shared_draws
 from minsep.training.run import PrivateRun, refuse_gradient
+from minsep.training.stability import warn_if_unstable
 
 if TYPE_CHECKING:
     from minsep.accounting import Certificate
@@ -42,7 +43,8 @@ class PrivateTraining(Training):
     - `per_layer`: whether each of K layers is clipped to `clip_norm / sqrt(K)`. Leaves of one parent in the tree are a
       layer.
     - `scale_stability`: turns Adam into scale-then-privatize, as `minsep.training.torch.ScaleThenPrivatize` does. None
-      leaves the gradients unscaled.
+      leaves the gradients unscaled. A clip norm at which the second moments would feed on their own noise gives a
+      warning that names the largest stable one.
     - `certificate`: must be for this mechanism and have passed. Both are read from it, not verified.
     - `verify`: whether the samples of the certificate are drawn again, which takes as long as `minsep.verify`. A
       certificate that does not hold is refused.
@@ -100,6 +102,7 @@ class PrivateTraining(Training):
         self._state = optimizer.init(self.parameters)
         if self._stability is not None:
             _second_moments(self._state)
+            warn_if_unstable(mechanism, self._run.clip_norm, self._run.expected_batch)
         self._use_key(mechanism.noise_key(seed))
         self._noise = self._private.init(self.parameters)
 

@@ -15,6 +15,7 @@ from minsep.mechanism import Mechanism
 from minsep.state import State
 from minsep.training.base import Training
 from minsep.training.run import PrivateRun, check_clip_norm, refuse_gradient
+from minsep.training.stability import warn_if_unstable
 from minsep.training.torch.clipping import ClippedSum, Clipping
 from minsep.training.torch.examples import Examples, count_examples
 from minsep.training.torch.first_step import FirstStep
@@ -47,7 +48,8 @@ class PrivateTraining(Training):
     - `clipping`: "vmap" holds the gradient of every example of a micro-batch. "ghost" computes norms from what layers
       saw, so that memory does not grow with examples times parameters. "auto" is "vmap" up to 256 MiB of gradients.
     - `per_layer`: whether each of K modules is clipped to `clip_norm / sqrt(K)`.
-    - `scaling`: scales gradients before they are clipped, for Adam. None leaves them unscaled.
+    - `scaling`: scales gradients before they are clipped, for Adam. None leaves them unscaled. A clip norm at which
+      the second moments would feed on their own noise gives a warning that names the largest stable one.
     - `schedule(step)` is a factor of the optimiser's learning rates, a function of the step (from 0) alone. None keeps
       the learning rates.
     - `certificate`: must be for this mechanism and have passed. Both are read from it, not verified.
@@ -113,6 +115,9 @@ class PrivateTraining(Training):
             rank=self._processes.rank,
             processes=self._processes.count,
         )
+        if scaling is not None:
+            decay = max(group["betas"][1] for group in optimizer.param_groups)
+            warn_if_unstable(mechanism, self._run.clip_norm, self._run.expected_batch, decay)
         self._processes.agree(json.dumps([self._identity(), seed]))
         self._columns = self._processes.columns(self._clipped.size)
         self._noise = mechanism.noise(

@@ -1,0 +1,48 @@
+"""Whether a certificate may be relied on: one that did not pass, is conditional or does not hold is refused."""
+
+import os
+
+from minsep.accounting.certification.certificate import Certificate
+from minsep.accounting.certification.verification import verify as check
+
+
+def accepted_certificate(
+    certificate: Certificate | str | os.PathLike[str], *, verify: bool = True, accept_assumption: bool = False
+) -> Certificate:
+    """Return a certificate that may be relied on.
+
+    - `certificate` is the certificate, or the file that holds it.
+    - `verify` draws its samples again and refuses a certificate that does not hold.
+    - `accept_assumption` accepts one that rests on something that is not proven.
+
+    >>> import minsep
+    >>> identity = minsep.BandedToeplitz.identity(iterations=100)
+    >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.02), noise_multiplier=1.0)
+    >>> accepted_certificate(minsep.certify(mechanism, epsilon=2.0, delta=1e-3)).passed
+    True
+    """
+    if not isinstance(certificate, Certificate):
+        certificate = _read(certificate)
+    if not certificate.passed:
+        raise ValueError(f"certificate did not pass. {certificate.statement}")
+    if certificate.conditional and not accept_assumption:
+        sentences = " ".join(assumption.sentence for assumption in certificate.assumptions)
+        raise ValueError(f"certificate is conditional, but accept_assumption is False. {sentences}")
+    if verify:
+        result = check(certificate)
+        if not result.holds:
+            raise ValueError(f"certificate does not hold. {result.reason}")
+    return certificate
+
+
+def _read(path: str | os.PathLike[str]) -> Certificate:
+    try:
+        name = os.fspath(path)
+    except TypeError:
+        raise ValueError(f"certificate is {path!r}, but it must be a minsep.Certificate or a file of one.") from None
+    try:
+        return Certificate.load(name)
+    except OSError as error:
+        raise ValueError(f"certificate is {name!r}, but the file cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"certificate is {name!r}, but the file is not a certificate of minsep.") from None

@@ -1,0 +1,41 @@
+"""The mechanism of a certificate, for a dataset: nothing is run that was not certified."""
+
+import os
+from typing import TYPE_CHECKING
+
+from minsep.mechanism import Mechanism
+
+# Accounting takes seconds to import, and a run without a certificate does not need it.
+if TYPE_CHECKING:
+    from minsep.accounting import Certificate
+    from minsep.attribution import AttributionGraph
+
+
+def certified_mechanism(
+    certificate: "Certificate | str | os.PathLike[str]",
+    num_examples: int | None,
+    *,
+    verify: bool,
+    graph: "AttributionGraph | None",
+    accept_assumption: bool,
+) -> tuple["Certificate", Mechanism]:
+    """Return a certificate that may be relied on, and its mechanism. Anything else is refused.
+
+    - `certificate`: the certificate, or the file that holds it.
+    - `num_examples`: size of the dataset. It must be that of the graph.
+    - `verify`: whether the samples of the certificate are drawn again.
+    - `graph`: says which examples belong to which users. It is required if the certificate protects users.
+    - `accept_assumption`: whether a conditional certificate is accepted.
+    """
+    from minsep.accounting import accepted_certificate
+
+    accepted = accepted_certificate(certificate, verify=verify, accept_assumption=accept_assumption)
+    mechanism = Mechanism.from_certificate(accepted, verify=False, graph=graph, accept_assumption=accept_assumption)
+    if graph is None and mechanism.scheme.unit == "user":
+        raise ValueError(
+            f"graph is None, but the certificate protects users ({mechanism.scheme.name}): pass the graph of your "
+            "examples and their users, such as minsep.bound_contributions gives."
+        )
+    if graph is not None and num_examples != graph.num_examples:
+        raise ValueError(f"num_examples is {num_examples!r}, but the graph has {graph.num_examples} examples.")
+    return accepted, mechanism
