@@ -14,6 +14,9 @@ from minsep.planning.candidates import candidates
 from minsep.planning.search import Search
 
 TASK = Task(2000, 20, 100, 2.0, 1e-3)
+CERTIFICATE = minsep.certify(
+    minsep.Mechanism(minsep.BandedToeplitz.identity(iterations=100), minsep.Poisson(0.01), 1.0), 2.0, 1e-3
+)
 
 
 @pytest.fixture(scope="module")
@@ -256,8 +259,10 @@ def test_a_graph_that_does_not_fit_is_refused(arguments, message):
 
 def test_an_estimate_is_marked_and_has_no_certificate():
     found = minsep.plan(2000, 20, 100, 2.0, 1e-3, max_bands=4, estimate=True)
-    assert found.certificate is None
+    assert found.estimated
     assert not found.certified
+    assert [proof.summary() for proof in found.certificate.proofs] == ["the plan is an estimate"] * 2
+    assert not minsep.verify(found.certificate).holds
     assert found.statement.startswith("ESTIMATE, not certified: ")
     assert found.mechanism.noise_multiplier == found.chosen.noise_multiplier
     certified = minsep.plan(2000, 20, 100, 2.0, 1e-3, max_bands=4, seed=0)
@@ -282,7 +287,9 @@ def test_ties_are_said():
         Candidate("min-sep", 2, 16, 1.0, 1.0, 2.1),
     ]
     assert search.ties(tried[0], tried) == (tried[2],)
-    plan = planner.Plan(TASK, tried[0], tried[0].design(TASK).with_noise(1.0), None, tuple(tried), 0, ties=(tried[2],))
+    plan = planner.Plan(
+        TASK, tried[0], tried[0].design(TASK).with_noise(1.0), CERTIFICATE, tuple(tried), 0, ties=(tried[2],)
+    )
     assert plan.statement.endswith("The estimates cannot tell it from b-min-sep, b = 16, 4 bands.")
 
 

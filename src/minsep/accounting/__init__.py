@@ -15,6 +15,7 @@ from minsep.accounting.certification import (
     calibrate_exactly,
     certify,
     exact_mechanism,
+    not_certified,
     verify,
 )
 from minsep.accounting.directions import DIRECTIONS, Direction
@@ -59,6 +60,7 @@ __all__ = [
     "exact_mechanism",
     "has_exact_curve",
     "has_pair",
+    "not_certified",
     "privacy_curve",
     "supported",
     "verifier_for",

@@ -120,8 +120,7 @@ def plan(
         else:
             assert examples is not None
             result = minsep.plan(examples, *numbers, max_batch_size=max_batch_size, progress=bar.tell, **options)
-        if result.certificate is not None:
-            files.write("output", result.certificate.save)
+        files.write("output", result.certificate.save)
         if report is not None or plot is not None:
             from minsep.report import plot as draw
             from minsep.report import write_report
@@ -138,7 +137,7 @@ def plan(
         if users is not None:
             _print_users(users)
         _print(result, files.rows(output="Certificate"))
-        if files.failed and result.certificate is not None:
+        if files.failed:
             print(result.certificate.to_json())
         elif output is not None and result.certified:
             print_training(_lines(result, output, edges))
@@ -226,7 +225,7 @@ def _as_data(result: Any) -> dict[str, Any]:
         "table": [{field: getattr(candidate, field) for field in fields} for candidate in result.table],
         "certified": result.certified,
         "ties": [{field: getattr(candidate, field) for field in fields} for candidate in result.ties],
-        "certificate": None if result.certificate is None else json_module.loads(result.certificate.to_json()),
+        "certificate": None if result.estimated else json_module.loads(result.certificate.to_json()),
     }
 
 
@@ -261,13 +260,13 @@ def _print(result: Any, files: dict[str, str]) -> None:
         "Best baseline": f"{result.baseline.name}: {result.baseline.error:.4g}",
         "Error saved by tuning": f"{100 * result.gain:.1f} %",
         "Largest stable clip norm of scaled Adam": f"{_largest_stable_clip_norm(result):.3g}",
-        **({} if result.certificate is None else proof_rows(result.certificate)),
+        **({} if result.estimated else proof_rows(result.certificate)),
         **files,
     }
-    what = "Estimate" if result.certificate is None else "Plan"
+    what = "Estimate" if result.estimated else "Plan"
     print_table(f"{what} for ({result.task.epsilon:g}, {result.task.delta:g})-DP", summary)
     print(result.statement.removeprefix(result.fallback).lstrip())
-    if result.certificate is not None:
+    if not result.estimated:
         print(result.certificate.statement)
     from minsep.planning import rankings
 

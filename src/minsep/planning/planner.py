@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from minsep import _validation as validate
-from minsep.accounting import Certificate
+from minsep.accounting import Certificate, not_certified
 from minsep.attribution import AttributionGraph
 from minsep.engine import LOCAL, Compute
 from minsep.mechanism import Mechanism
@@ -28,11 +28,12 @@ class Plan:
     """The best mechanism for a task, its certificate, and everything that was tried on the way.
 
     - `task` is what was planned for, `chosen` the candidate that was chosen, and `mechanism` what to run.
-    - `certificate` proves the mechanism; it is None for a plan by estimates alone.
+    - `certificate` proves the mechanism; that of a plan by estimates alone was refused without a test.
     - `table` is all candidates, the best first; those that were skipped last.
     - `seed` repeats the plan.
     - `fallback` says why the mechanism is another one than the best that was tried; it is empty if it is not.
     - `ties` are candidates whose errors the estimates cannot tell from that of the chosen one.
+    - `estimated` says that nothing was tested.
     - `wider` is the plan with batches cut at a larger size, where better mechanisms cannot be proven at the one
       requested; elsewhere it is None.
     """
@@ -40,17 +41,18 @@ class Plan:
     task: Task
     chosen: Candidate
     mechanism: Mechanism
-    certificate: Certificate | None
+    certificate: Certificate
     table: tuple[Candidate, ...]
     seed: int
     fallback: str = ""
     ties: tuple[Candidate, ...] = ()
     wider: "Plan | None" = None
+    estimated: bool = False
 
     @property
     def certified(self) -> bool:
         """Whether a certificate proves the mechanism."""
-        return self.certificate is not None and self.certificate.passed
+        return self.certificate.passed
 
     @property
     def error(self) -> float:
@@ -77,7 +79,7 @@ class Plan:
         mechanism = f"{self.chosen.name} and noise multiplier {self.mechanism.noise_multiplier:.4g}"
         privacy = f"({self.task.epsilon:g}, {self.task.delta:g})-DP{self.task.protected}"
         error = f"a root mean squared error of {self.error:.4g} for {self.task.workload.name}"
-        if self.certificate is None:
+        if self.estimated:
             sentence = (
                 f"ESTIMATE, not certified: {mechanism} should be about {privacy}, with {error}. Do not train by it."
             )
@@ -200,7 +202,9 @@ def _plan(task: Task, listed: list[Candidate], tune: bool, estimate: bool, searc
     if estimate:
         chosen = search.choose(tried)
         mechanism = chosen.design(task).with_noise(noise_of(chosen))
-        return Plan(task, chosen, mechanism, None, table, search.seed, ties=search.ties(chosen, tried))
+        untested = not_certified(mechanism, task.budget, search.seed, "the plan is an estimate")
+        ties = search.ties(chosen, tried)
+        return Plan(task, chosen, mechanism, untested, table, search.seed, ties=ties, estimated=True)
     chosen, found = search.certify(tried)
     ties = search.ties(chosen, tried)
     return Plan(task, chosen, found.mechanism, found.certificate, table, search.seed, found.fallback, ties)

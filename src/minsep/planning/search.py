@@ -35,6 +35,7 @@ AS_GOOD = 1.01
 """What the estimates resolve, about: errors closer than that are a tie."""
 _EXACT_TOLERANCE, _SPACING = 0.002, 1e-3
 _PAPERS_STEP = 1.01
+_LONGEST_SAMPLED = 50_000
 
 
 class Search:
@@ -75,6 +76,10 @@ class Search:
                     continue
             elif not has_pair(design):
                 tried.append(replace(candidate, skipped="no accounting is known for it"))
+                continue
+            elif self._task.iterations > _LONGEST_SAMPLED:
+                most = f"{_LONGEST_SAMPLED:,}"
+                tried.append(replace(candidate, skipped=f"plans sample runs of at most {most} iterations"))
                 continue
             elif reason := reason_not_to_cut(candidate, self._task):
                 tried.append(replace(candidate, skipped=reason, cut=True))

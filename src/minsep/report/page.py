@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
-from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
@@ -49,7 +48,7 @@ def plan_page(plan: Plan, command: str) -> str:
         _section("Reproduce this plan", _again(plan, command)),
         *([_section("Train with this plan", _training(plan))] if plan.certified else []),
     ]
-    return _page(f"Plan: {plan.chosen.name}", header, sections, version("minsep"))
+    return _page(f"Plan: {plan.chosen.name}", header, sections, plan.certificate.versions.get("minsep", ""))
 
 
 def comparison_page(comparison: Comparison) -> str:
@@ -106,7 +105,7 @@ def comparison_page(comparison: Comparison) -> str:
 
 def _certificate(plan: Plan) -> str:
     certificate = plan.certificate
-    if certificate is None:
+    if plan.estimated:
         return (
             '<p class="status refused">An estimate, not certified</p>'
             "<p>Nothing here is proven. Plan without <code>--estimate</code> before you train.</p>"
@@ -227,8 +226,7 @@ def _strategy(plan: Plan) -> str:
 
 
 def _again(plan: Plan, command: str) -> str:
-    known = {"minsep": version("minsep")} if plan.certificate is None else plan.certificate.versions
-    versions = ", ".join(f"{name} {value}" for name, value in known.items())
+    versions = ", ".join(f"{name} {value}" for name, value in plan.certificate.versions.items())
     return (
         f'<pre class="wrap" id="command">{escape(command)}</pre>'
         '<p><button type="button" data-copy="command">Copy</button></p>'

@@ -3,7 +3,7 @@
 from minsep.accounting.certification.acceptance import accepted_certificate
 from minsep.accounting.certification.calibration import Calibration, Rung, calibrate, calibrate_exactly
 from minsep.accounting.certification.certificate import Certificate, ChangedCertificateError
-from minsep.accounting.certification.certify import certify
+from minsep.accounting.certification.certify import certify, not_certified
 from minsep.accounting.certification.exact_noise import exact_mechanism
 from minsep.accounting.certification.prover import Prover
 from minsep.accounting.certification.verification import Verification, verify
@@ -20,5 +20,6 @@ __all__ = [
     "calibrate_exactly",
     "certify",
     "exact_mechanism",
+    "not_certified",
     "verify",
 ]

@@ -13,7 +13,7 @@ from minsep import _validation as validate
 from minsep.accounting.certification.certificate import Certificate
 from minsep.accounting.certification.certify import certify, certify_by, fresh_seed
 from minsep.accounting.certification.exact_noise import exact_mechanism
-from minsep.accounting.certification.prover import Outlook, Prover
+from minsep.accounting.certification.prover import Outlook, Prover, Way
 from minsep.accounting.directions import Direction
 from minsep.accounting.estimation import (
     TYPICAL_SLOPE,
@@ -33,10 +33,11 @@ from minsep.randomness import Key
 from minsep.strategy import Strategy
 
 _STEP = 1.005
-_RUNGS = (1, 2, 3, 4, 5, 6, 8, 16)
+_RUNGS = (1, 2, 2.6, 4, 5, 6, 8, 16)
 _MOST_TESTS = len(_RUNGS) + 1  # one of `add`, and one for each rung
 _SCOUTED = 2  # the rung that shows what tests would be like
-_WORK = 4e8  # samples times iterations times vectors of a test: some seconds
+_WORK, _MOST_WORK = 4e8, 6e9  # samples times iterations times vectors of a test: some seconds, and half a minute
+_CLOSE = 2  # the rung for which the longer is worth it
 _ESTIMATE_SAMPLES = 16_000
 _ESTIMATE_SEED = int.from_bytes(b"minsep ladder", "big")  # fixed, so that a calibration repeated finds the same ladder
 _ROUGH_TOLERANCE, _ROUGH_SPACING = 0.01, 1e-3  # of the noise above which nothing is tested
@@ -86,9 +87,9 @@ def calibrate(
 ) -> Calibration:
     """Find the smallest noise multiplier that is certified as (epsilon, delta)-DP.
 
-    Where an exact curve exists it gives the answer directly. Otherwise a ladder around the noise multiplier at which
-    the estimated delta is the target, with steps of 0.5 %, is tested from the lowest rung on that should not take long.
-    Where no rung passes, the answer is another mechanism with an exact proof, and `fallback` says so.
+    Where an exact curve exists it gives the answer directly. Otherwise a ladder from the noise multiplier at which the
+    estimated delta is the target upwards, in steps of about 0.5 %, is tested from the lowest rung on that should not
+    take long. Where no rung passes, the answer is another mechanism with an exact proof, and `fallback` says so.
 
     - `strategy`, `scheme` and `truncation` are what is calibrated; a `Design` holds all three.
     - `epsilon` and `delta` are the budget.
@@ -164,20 +165,19 @@ class _Ladder:
         ladder = [sigma for sigma in in_reach if sigma < highest] or [highest / _STEP]
         scouted = self._design.with_noise(ladder[min(_SCOUTED, len(ladder) - 1)])
         outlook = self._prover.outlook(scouted, "remove", _rung_seed(_ESTIMATE_SEED, 0))
-        first = 0 if outlook is None else self._first_rung(ladder, center, outlook)
-        law = None if outlook is None else outlook.law
+        first, way = (0, None) if outlook is None else self._first_rung(ladder, center, outlook)
         # `add` is tested once, at the first rung: what passes there holds for all above it.
         add = self._prover.prove(self._design.with_noise(ladder[first]), "add", _rung_seed(self._seed, len(_RUNGS)))
         for place in range(first, len(ladder)):
             mechanism, seed = self._design.with_noise(ladder[place]), _rung_seed(self._seed, place)
-            certificate = certify_by(self._prover, mechanism, self._budget, seed, add if add.passed else None, law)
+            certificate = certify_by(self._prover, mechanism, self._budget, seed, add if add.passed else None, way)
             self._rungs.append(Rung(ladder[place], certificate.passed, certificate.samples))
             if certificate.passed:
                 return Calibration(mechanism, certificate, self._budget.epsilon, self._budget.delta, tuple(self._rungs))
         return self._fall_back(certificate)
 
-    def _first_rung(self, ladder: list[float], center: float, outlook: Outlook) -> int:
-        """Return the lowest rung that should pass with a reasonable amount of work, or the one of least work."""
+    def _first_rung(self, ladder: list[float], center: float, outlook: Outlook) -> tuple[int, Way]:
+        """Return the lowest rung that should pass with a reasonable amount of work, and how to test it."""
         target = -math.log(self._prover.verifier.false_pass_probability)
         size = self._design.strategy.iterations * (1 + outlook.law.get("copies", 1))
         slope = estimated_slope(
@@ -192,7 +192,10 @@ class _Ladder:
         gaps = [-math.expm1(slope * math.log(sigma / center)) for sigma in ladder]
         works = [size * outlook.samples(gap, target) for gap in gaps]
         enough = max(_WORK, 1.5 * works[-1])
-        return next(place for place, work in enumerate(works) if work <= enough)
+        first = next(place for place, work in enumerate(works) if work <= enough)
+        if first > _CLOSE and works[_CLOSE] <= _MOST_WORK:
+            first = _CLOSE
+        return first, Way(outlook.law, works[first] / size)
 
     def _guess(self, highest: float) -> tuple[float, float]:
         return guessed_noise_multiplier(self._design, self._budget, highest)

@@ -6,8 +6,9 @@ from importlib.metadata import version
 
 from minsep import _validation as validate
 from minsep.accounting.certification.certificate import ADJACENCY, Certificate
-from minsep.accounting.certification.proofs import AnyProof
-from minsep.accounting.certification.prover import Prover, prove_exactly
+from minsep.accounting.certification.claims import Claim
+from minsep.accounting.certification.proofs import AnyProof, Refusal
+from minsep.accounting.certification.prover import Prover, Way, prove_exactly
 from minsep.accounting.directions import DIRECTIONS
 from minsep.accounting.exact import spacing_for
 from minsep.accounting.importance import DEFAULT_MEMORY
@@ -15,7 +16,6 @@ from minsep.accounting.schemes import exact_curve, has_pair
 from minsep.accounting.sequential import Verifier, verifier_for
 from minsep.budget import Budget
 from minsep.engine import LOCAL, Compute
-from minsep.identity import Description
 from minsep.mechanism import Mechanism
 from minsep.progress import Report
 
@@ -70,12 +70,12 @@ def certify_by(
     budget: Budget,
     seed: int,
     add_proof: AnyProof | None = None,
-    law: Description | None = None,
+    way: Way | None = None,
 ) -> Certificate:
     """Return the certificate of a mechanism by a prover.
 
     - `add_proof` is a proof of `add` by the same prover, for the same design with no more noise.
-    - `law` is what to draw from for `remove`; by default the prover chooses.
+    - `way` is how to test `remove`; by default the prover chooses.
     """
     verifier = prover.verifier
     curve = exact_curve(mechanism, spacing_for(budget.epsilon))
@@ -86,8 +86,16 @@ def certify_by(
         remove, add = (prove_exactly(curve, direction, budget.epsilon, level) for direction in DIRECTIONS)
         if exact_only or (remove.passed and add.passed):
             return _certificate(prover, mechanism, budget, seed, level, chance, (remove, add))
-    proofs = prover.prove(mechanism, "remove", seed, law), add_proof or prover.prove(mechanism, "add", seed)
+    proofs = prover.prove(mechanism, "remove", seed, way), add_proof or prover.prove(mechanism, "add", seed)
     return _certificate(prover, mechanism, budget, seed, verifier.level, verifier.failure_probability, proofs)
+
+
+def not_certified(mechanism: Mechanism, budget: Budget, seed: int, reason: str) -> Certificate:
+    """Return a certificate that was refused without a test, and says why."""
+    verifier = verifier_for("betting", budget.delta)
+    remove, add = (Refusal(Claim(direction, budget.epsilon, verifier.level), reason) for direction in DIRECTIONS)
+    prover = Prover(budget.epsilon, verifier)
+    return _certificate(prover, mechanism, budget, seed, verifier.level, verifier.failure_probability, (remove, add))
 
 
 def fresh_seed(seed: int | None) -> int:

@@ -5,6 +5,7 @@ Nothing here has to be trusted. What a certificate says is checked by `checker`,
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,6 +43,7 @@ from minsep.mechanism import Mechanism
 from minsep.progress import Progress, Report
 
 _PATIENCE, _MOST_PATIENCE = 6.0, 40.0
+_TIMES_EXPECTED = 3.0
 _TRIFLING_WORK = 2e8  # samples times iterations: some seconds
 _CHEAP_WORK = 1.2e9  # samples times iterations: under a minute
 _FAIR_SHARE, _HOPE = 0.25, 0.65
@@ -65,6 +67,13 @@ class Outlook:
         return target * max(self.bound, 2 * self.variance / gap**2 if gap > 0 else math.inf)
 
 
+class Way(NamedTuple):
+    """How to test a direction: the law to draw from, and how many samples should do."""
+
+    law: Description
+    samples: float
+
+
 @dataclass(frozen=True)
 class Prover:
     """Proves single directions of mechanisms at one epsilon, by one test.
@@ -82,10 +91,10 @@ class Prover:
     def __post_init__(self) -> None:
         validate.integer(memory=self.memory, at_least=1, at_most=_MOST_MEMORY)
 
-    def prove(self, mechanism: Mechanism, direction: Direction, seed: int, law: Description | None = None) -> AnyProof:
+    def prove(self, mechanism: Mechanism, direction: Direction, seed: int, way: Way | None = None) -> AnyProof:
         """Prove one direction of a mechanism, with samples from a seed if it needs any.
 
-        `law` is the law to draw from; by default it is the one of least bound.
+        `way` is how to test it; by default it is by the law of least bound.
         """
         reduction = self._reduction(mechanism, direction)
         pair, claim = reduction.pair, claim_of(reduction, direction, self.verifier.level)
@@ -101,7 +110,7 @@ class Prover:
                 return TangentProof(claim, mechanism.noise_multiplier, tangent.distance, bound)
         match self.verifier:
             case BettingVerifier() as betting:
-                return self._bet(pair, claim, betting, seed, law)
+                return self._bet(pair, claim, betting, seed, way)
             case FixedSampleVerifier() as fixed:
                 return self._average(pair, claim, fixed, seed)
         raise TypeError(f"There is no proof by {self.verifier!r}.")
@@ -138,13 +147,11 @@ class Prover:
             return unreduced(mechanism, self.epsilon)
         return best_reduction(mechanism, self.epsilon, self.verifier.level, direction)
 
-    def _bet(
-        self, pair: Pair, claim: Claim, verifier: BettingVerifier, seed: int, chosen: Description | None
-    ) -> AnyProof:
-        if chosen is None:
+    def _bet(self, pair: Pair, claim: Claim, verifier: BettingVerifier, seed: int, way: Way | None) -> AnyProof:
+        if way is None:
             law = best_law(pair, claim.direction, claim.epsilon, self.memory, enough=0.99 * claim.level)
         else:
-            law = law_from(chosen, pair, claim.direction)
+            law = law_from(way.law, pair, claim.direction)
         bound = law.upward_bound(claim.epsilon)
         sigma = pair.noise_multiplier
         if bound <= claim.level:
@@ -152,7 +159,9 @@ class Prover:
         level = claim.level - bound * law.distance
         if level <= 0:
             return Refusal(claim, "delta is below what the generator can show")
-        limit = verifier.max_samples or _patience(pair.strategy.iterations, bound / level * verifier.target)
+        patience = _patience(pair.strategy.iterations, bound / level * verifier.target)
+        expected = 0.0 if way is None else way.samples
+        limit = verifier.max_samples or max(patience, math.ceil(_TIMES_EXPECTED * expected))
         wealth = self._wealth(law, claim, level, bound, limit, verifier, seed)
         if wealth.log_wealth < verifier.target:
             outcome = "speak against it" if wealth.log_wealth <= -verifier.target else "did not suffice"

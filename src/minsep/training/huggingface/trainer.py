@@ -18,6 +18,7 @@ from minsep.training.certified import certified_mechanism
 from minsep.training.huggingface.examples import CollatedItems, Features, LossOfOne, loss_of_output, stacked
 from minsep.training.huggingface.refusals import check_arguments, check_trainer
 from minsep.training.torch import PrivateTraining, ScaleThenPrivatize
+from minsep.training.torch.clipping import Clipping
 from minsep.training.torch.randomness import torch_kept
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
     - `graph`: says which examples belong to which users. It is required if the certificate protects users.
     - `accept_assumption`: whether a conditional certificate is accepted.
     - `expected_batch`: the public divisor. None is the expected batch size of the sampling scheme.
+    - `clipping`: how the gradients of single examples are computed: "auto", "vmap" or "ghost", as in `PrivateTraining`.
     - `per_layer`: whether each of K modules is clipped to `clip_norm / sqrt(K)`.
     - `scaling`: scales gradients before they are clipped, for Adam. None leaves them unscaled.
     - `private_seed`: makes batches and noise reproducible, and is as secret as the data. None is a key from the
@@ -94,6 +96,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
         graph: "AttributionGraph | None" = None,
         accept_assumption: bool = False,
         expected_batch: float | None = None,
+        clipping: Clipping = "auto",
         per_layer: bool = False,
         scaling: ScaleThenPrivatize | None = None,
         private_seed: int | None = None,
@@ -127,6 +130,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
             "clip_norm": clip_norm,
             "expected_batch": expected_batch,
             "micro_batch": self.args.per_device_train_batch_size,
+            "clipping": clipping,
             "per_layer": per_layer,
             "scaling": scaling,
             "certificate": accepted,
