@@ -68,9 +68,9 @@ class _Banded(Recurrence):
     """
 
     def __init__(self, coefficients: NDArray[np.float64], size: int, dtype: np.dtype[Any]) -> None:
-        self.rows = _block_rows(coefficients.size)
-        own_inverse, _ = _toeplitz_blocks(series.inverse_by_substitution(coefficients, self.rows), self.rows)
-        _, reach_back = _toeplitz_blocks(coefficients, self.rows)
+        self.rows = block_rows(coefficients.size)
+        own_inverse, _ = toeplitz_blocks(series.inverse_by_substitution(coefficients, self.rows), self.rows)
+        _, reach_back = toeplitz_blocks(coefficients, self.rows)
         # The minus sign is in the matrix because BLAS spends an extra pass on a factor other than 1.
         self._own_inverse, self._reach_back = own_inverse.astype(dtype), -reach_back.astype(dtype)
         (self._multiply,) = get_blas_funcs(("trmm",), dtype=dtype)
@@ -96,8 +96,8 @@ class _BandedInverse(Recurrence):
     """Banded Toeplitz C^-1: a moving sum over the rows of Z, of which the last block is kept."""
 
     def __init__(self, noise_coefficients: NDArray[np.float64], size: int, dtype: np.dtype[Any]) -> None:
-        self.rows = _block_rows(noise_coefficients.size)
-        own, reach_back = _toeplitz_blocks(noise_coefficients, self.rows)
+        self.rows = block_rows(noise_coefficients.size)
+        own, reach_back = toeplitz_blocks(noise_coefficients, self.rows)
         self._own, self._reach_back = own.astype(dtype), reach_back.astype(dtype)
         self._multiply, self._add_product = get_blas_funcs(("trmm", "gemm"), dtype=dtype)
         self.block = np.zeros((self.rows, size), dtype=dtype)
@@ -152,14 +152,14 @@ class _Full(Recurrence):
         self.block = self._past[start:].copy()
 
 
-def _block_rows(bands: int) -> int:
+def block_rows(bands: int) -> int:
     """Return the number of rows of a block: at least `bands - 1`, rounded up to a good size for BLAS if it is near."""
     least = max(bands - 1, 1)
     rounded = -(-least // _BLAS_ROWS) * _BLAS_ROWS
     return rounded if rounded <= 1.125 * least else least
 
 
-def _toeplitz_blocks(coefficients: NDArray[np.float64], rows: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def toeplitz_blocks(coefficients: NDArray[np.float64], rows: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the lower-triangular part of C within a block, and the upper-triangular part in the previous block."""
     padded = np.zeros(2 * rows)
     padded[: coefficients.size] = coefficients

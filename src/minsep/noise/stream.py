@@ -50,7 +50,7 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
         whole = _checked_shape(shape)
         self.shape = whole if columns is None else (_checked_columns(columns, whole),)
         self._columns = None if columns is None else (int(columns[0]), whole[0])
-        _check_dtype(dtype, noise_multiplier)
+        check_noise_dtype(dtype, noise_multiplier)
         check_stable(strategy, dtype)
         self.dtype = dtype
         self.iterations = strategy.iterations
@@ -209,7 +209,13 @@ def _checked_columns(columns: tuple[int, int], shape: tuple[int, ...]) -> int:
     return int(end - begin)
 
 
-def _check_dtype(dtype: np.dtype[Any], noise_multiplier: float) -> None:
+def check_noise_dtype(dtype: np.dtype[Any], noise_multiplier: float) -> None:
+    """Refuse a dtype that noise cannot have, or in which noise of this size would lose its precision.
+
+    >>> check_noise_dtype(np.dtype(np.float16), 1.0)
+    Traceback (most recent call last):
+    ValueError: dtype is float16, but it must be float32 or float64.
+    """
     if dtype not in _DTYPES:
         raise ValueError(f"dtype is {dtype}, but it must be {' or '.join(map(str, _DTYPES))}.")
     limits = np.finfo(dtype)

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -12,10 +12,12 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from minsep import _validation as validate
 from minsep.mechanism import Mechanism
+from minsep.noise import NoiseStream
 from minsep.state import State
 from minsep.training.base import Training
 from minsep.training.run import PrivateRun, check_clip_norm, refuse_gradient
 from minsep.training.torch.clipping import ClippedSum, Clipping
+from minsep.training.torch.device_noise import DeviceNoiseStream
 from minsep.training.torch.examples import Examples, count_examples
 from minsep.training.torch.first_step import FirstStep
 from minsep.training.torch.objective import Loss
@@ -26,6 +28,8 @@ from minsep.training.torch.tensors import from_array, to_array
 
 if TYPE_CHECKING:
     from minsep.accounting import Certificate
+
+Noise = Literal["auto", "host", "device"]
 
 
 class PrivateTraining(Training):
@@ -47,6 +51,8 @@ class PrivateTraining(Training):
     - `clipping`: "vmap" holds the gradient of every example of a micro-batch. "ghost" computes norms from what layers
       saw, so that memory does not grow with examples times parameters. "auto" is "vmap" up to 256 MiB of gradients.
     - `per_layer`: whether each of K modules is clipped to `clip_norm / sqrt(K)`.
+    - `noise`: "host" makes noise on the host, with AES. "device" makes and keeps it where the model is, with ChaCha20.
+      "auto" is "host" for a model on the CPU, where that is faster, and "device" otherwise.
     - `scaling`: scales gradients before they are clipped, for Adam. None leaves them unscaled.
     - `schedule(step)` is a factor of the optimiser's learning rates, a function of the step (from 0) alone. None keeps
       the learning rates.
@@ -90,6 +96,7 @@ class PrivateTraining(Training):
         micro_batch: int | Literal["auto"] = 32,
         clipping: Clipping = "auto",
         per_layer: bool = False,
+        noise: Noise = "auto",
         scaling: ScaleThenPrivatize | None = None,
         schedule: Callable[[int], float] | None = None,
         certificate: "Certificate | None" = None,
@@ -113,14 +120,10 @@ class PrivateTraining(Training):
             rank=self._processes.rank,
             processes=self._processes.count,
         )
-        self._processes.agree(json.dumps([self._identity(), seed]))
+        self._noise_kind = _kind_of_noise(noise, self._clipped.device)
+        self._processes.agree(json.dumps([self._identity(), seed, self._noise_kind]))
         self._columns = self._processes.columns(self._clipped.size)
-        self._noise = mechanism.noise(
-            self._clipped.size,
-            np.float64 if self._clipped.dtype == torch.float64 else np.float32,
-            seed=seed,
-            columns=None if self._processes.count == 1 else self._columns,
-        )
+        self._noise = self._noise_stream(seed)
         self._processes.share_tensors([tensor.data for tensor in (*model.parameters(), *model.buffers())])
         # In double precision, so that an example changes the sum only by its clipped gradient.
         self._flat = torch.zeros(self._clipped.size, dtype=torch.float64, device=self._clipped.device)
@@ -221,8 +224,13 @@ class PrivateTraining(Training):
 
     def _restore(self, content: State) -> None:
         noise = content["noise"]
+        kind = "device" if noise["stream"] == "device noise" else "host"
+        if kind != self._noise_kind:
+            raise ValueError(
+                f'noise is "{self._noise_kind}", but the checkpoint is of a run with noise="{kind}": resume with that.'
+            )
         if self._processes.count > 1:
-            noise = {**noise, "columns": list(self._columns)}
+            noise = {**noise, "columns": list(self._columns) if kind == "host" else [list(self._columns)]}
             noise["memory"] = np.ascontiguousarray(noise["memory"][:, slice(*self._columns)])
         self._noise.load_state_dict(noise)
         self.model.load_state_dict(content["model"])
@@ -241,7 +249,19 @@ class PrivateTraining(Training):
             optimizer=type(self.optimizer).__name__,
         )
 
+    def _noise_stream(self, seed: int | None) -> NoiseStream | DeviceNoiseStream:
+        mechanism, size = self.mechanism, self._clipped.size
+        dtype = np.dtype(np.float64 if self._clipped.dtype == torch.float64 else np.float32)
+        alone = self._processes.count == 1
+        if self._noise_kind == "host":
+            return mechanism.noise(size, dtype, seed=seed, columns=None if alone else self._columns)
+        columns = None if alone else [self._columns]
+        return DeviceNoiseStream(mechanism, size, dtype, self._clipped.device, mechanism.noise_key(seed), columns)
+
     def _add_noise(self, part: Tensor) -> None:
+        if isinstance(self._noise, DeviceNoiseStream):
+            self._noise.add_next_to(part, self._run.clip_norm)
+            return
         on_host = part if part.device.type == "cpu" else torch.zeros(part.shape, dtype=part.dtype)
         self._noise.add_next_to(on_host.numpy(), self._run.clip_norm)
         if on_host is not part:
@@ -268,6 +288,14 @@ class _ReadAhead:
 
     def __iter__(self) -> Iterator[tuple[int, list[int]]]:
         return self._run.read_ahead()
+
+
+def _kind_of_noise(noise: Noise, device: torch.device) -> Literal["host", "device"]:
+    if noise not in get_args(Noise):
+        raise ValueError(f'noise is "{noise}", but it must be "auto", "host" or "device".')
+    if noise != "auto":
+        return noise
+    return "host" if device.type == "cpu" else "device"
 
 
 def _check_optimizer(optimizer: torch.optim.Optimizer, clipped: ClippedSum, scaling: ScaleThenPrivatize | None) -> None:
