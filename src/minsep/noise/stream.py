@@ -25,7 +25,8 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
 
     - The entries of Z are independent normals with the mechanism's noise multiplier as their standard deviation, made
       in float64 by a cryptographic generator and rounded once to `dtype`.
-    - Memory is about `bands - 1` rows for a banded strategy, and as many again if rows are handed out.
+    - Memory is about `bands - 1` rows for a banded strategy, and as many again if rows are handed out. It is one row if
+      the inverse is banded, whose rows of Z are drawn again for every row.
     - The caller owns each row, and may keep or overwrite it.
     - The same key gives the same Z, whatever the number of threads.
     - With `columns` the stream holds only that part of each row, with the same values as in the whole row.
@@ -189,9 +190,9 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
     def _references(self) -> int:
         return sys.getrefcount(self._handed_out)
 
-    def _add_normals(self, rows: Rows, first: int) -> None:
+    def _add_normals(self, rows: Rows, first: int, factor: float) -> None:
         needed = rows[: self.iterations - first]
-        self._normals.add_to(needed, first, self._noise_multiplier, self._columns)
+        self._normals.add_to(needed, first, factor * self._noise_multiplier, self._columns)
 
 
 def _checked_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:

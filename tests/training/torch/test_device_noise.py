@@ -14,6 +14,7 @@ from minsep.training.torch import PrivateTraining
 from minsep.training.torch.device_noise import DeviceNoiseStream, normals
 from minsep.training.torch.device_noise.chacha import blocks, key_words
 from minsep.training.torch.device_noise.normals import DeviceNormals
+from minsep.training.torch.memory import peak_memory
 from tests.training.small import arguments, mechanism_of, options, train, weights_of
 
 FALSE_ALARM = 1e-7
@@ -166,7 +167,7 @@ def test_rows_are_those_of_the_host_for_the_same_normals(strategy, dtype, tolera
     assert_allclose(rows, np.linalg.solve(strategy.dense(), z), rtol=0, atol=tolerance * scale)
     host = recurrence_of(strategy, 7, dtype)
 
-    def add(out, first, factor=1.0):
+    def add(out, first, factor):
         some = z[first : first + len(out)]
         out[: len(some)] += (factor * some).astype(dtype)
 
@@ -220,6 +221,25 @@ def test_how_many_rows_are_kept(strategy, rows):
         next_row(stream, 1000)
         assert stream.kept_rows == rows
     assert stream.state_dict()["memory"].shape == (rows, 1000)
+
+
+def test_a_banded_inverse_needs_no_memory_but_work_space(monkeypatch):
+    monkeypatch.setattr("minsep.training.torch.device_noise.stream._ON_HOST", 1 << 13)
+    size = 1 << 17
+    vector = torch.zeros(size, dtype=torch.float64)
+
+    def run(strategy):
+        mech = minsep.Mechanism(strategy, minsep.Poisson(rate=0.1), SIGMA)
+        stream = DeviceNoiseStream(mech, size, FLOAT32, HOST, mech.noise_key(0))
+        for _ in range(2):
+            stream.add_next_to(vector, 1.0)
+
+    banded = minsep.BandedToeplitz.optimal(iterations=9, bands=9)
+    inverse = minsep.BandedInverseToeplitz.square_root(iterations=9, bands=9)
+    row = 4 * size
+    work_space = peak_memory(lambda: run(inverse), HOST)
+    assert work_space < row
+    assert 8 * row <= peak_memory(lambda: run(banded), HOST) < 8 * row + 2 * work_space
 
 
 def test_states_that_do_not_belong_are_refused():

@@ -100,8 +100,7 @@ class DeviceNoiseStream(Uncopyable):
             if self._position == start:
                 self._next_block(vector, scale)
             else:
-                row = self._kept[self._position - self._recurrence.kept(start).start]
-                vector.add_(row.to(vector.dtype), alpha=scale)
+                vector.add_(self._kept[self._position - self._recurrence.kept(start).start], alpha=scale)
             self._position += 1
 
     def state_dict(self) -> State:
@@ -158,7 +157,7 @@ class DeviceNoiseStream(Uncopyable):
             block = block.to(self._dtype)
             if kept:
                 after[retained:, part] = block
-            vector[part].add_(block[0].to(vector.dtype), alpha=scale)
+            vector[part].add_(block[0], alpha=scale)
         self._kept = after
 
     def _slices(self, rows: int) -> Iterator[tuple[slice, tuple[int, int]]]:
