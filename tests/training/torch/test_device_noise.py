@@ -107,7 +107,7 @@ def block_bytes(key, counter, nonce):
     return blocks(key_words(key), inputs).numpy().astype("<i4").tobytes()
 
 
-@pytest.mark.parametrize(("key", "counter", "nonce", "block"), VECTORS)
+@pytest.mark.parametrize(("key", "counter", "nonce", "block"), VECTORS, ids=range(len(VECTORS)))
 def test_blocks_are_the_vectors_of_rfc_8439(key, counter, nonce, block):
     assert block_bytes(key, counter, bytes.fromhex(nonce)).hex() == block
 

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch import distributed as together
-from torch.distributed.fsdp import FSDPModule
 
 
 class Exchange:
@@ -19,6 +18,9 @@ class Exchange:
     """
 
     def __init__(self, model: nn.Module) -> None:
+        # Not at the top, as only sharded models need it.
+        from torch.distributed.fsdp import FSDPModule
+
         self._received: list[tuple[Tensor, Tensor]] = []
         exchange: Any = self
         for module in model.modules():

@@ -1,11 +1,14 @@
 """Which part of each parameter this process holds."""
 
+import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, Shard
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 
 def is_sharded(model: nn.Module) -> bool:
@@ -16,7 +19,7 @@ def is_sharded(model: nn.Module) -> bool:
     >>> is_sharded(nn.Linear(2, 2))
     False
     """
-    return any(isinstance(parameter, DTensor) for parameter in model.parameters())
+    return any(_is_part(parameter) for parameter in model.parameters())
 
 
 def local_part(tensor: Tensor) -> Tensor:
@@ -24,7 +27,7 @@ def local_part(tensor: Tensor) -> Tensor:
 
     - `tensor`: the tensor. The part shares its memory.
     """
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return tensor.to_local() if _is_part(tensor) else tensor
 
 
 def whole_values(tree: Any) -> Any:
@@ -36,7 +39,7 @@ def whole_values(tree: Any) -> Any:
         return {name: whole_values(value) for name, value in tree.items()}
     if isinstance(tree, list | tuple):
         return type(tree)(whole_values(value) for value in tree)
-    return tree.full_tensor().cpu() if isinstance(tree, DTensor) else tree
+    return tree.full_tensor().cpu() if _is_part(tree) else tree
 
 
 class Shards:
@@ -59,7 +62,7 @@ class Shards:
                 self.columns.append((begin, end))
             offset += parameter.numel()
 
-    def from_part(self, name: str, part: Tensor) -> DTensor:
+    def from_part(self, name: str, part: Tensor) -> "DTensor":
         """Return a sharded tensor like a parameter.
 
         - `name`: the parameter.
@@ -74,7 +77,7 @@ def restored(whole: Any, like: Any) -> Any:
     - `whole`: what `whole_values` returned.
     - `like`: nested values of the same form, whose sharded tensors tell which part to take.
     """
-    if isinstance(like, DTensor):
+    if _is_part(like):
         return _like(like, whole[slice(*_rows(like))].to(like.device, like.dtype).contiguous())
     if isinstance(like, dict):
         return {name: restored(value, like.get(name)) for name, value in whole.items()}
@@ -102,27 +105,33 @@ def restored_optimizer(whole: Any, optimizer: torch.optim.Optimizer) -> Any:
     return {**whole, "state": states}
 
 
-def _like(tensor: DTensor, part: Tensor) -> DTensor:
-    return DTensor.from_local(
+def _is_part(value: Any) -> "TypeGuard[DTensor]":
+    # Sharded tensors take a second to import, and whoever has one has imported them.
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(value, module.DTensor)
+
+
+def _like(tensor: "DTensor", part: Tensor) -> "DTensor":
+    return type(tensor).from_local(
         part, tensor.device_mesh, tensor.placements, run_check=False, shape=tensor.shape, stride=tensor.stride()
     )
 
 
-def _rows(tensor: DTensor) -> tuple[int, int]:
+def _rows(tensor: "DTensor") -> tuple[int, int]:
     """Return the first row that this process holds, and the row after its last."""
     each = -(-len(tensor) // tensor.device_mesh.size())
     begin = min(tensor.device_mesh.get_local_rank() * each, len(tensor))
     return begin, min(begin + each, len(tensor))
 
 
-def _checked(name: str, parameter: Tensor, processes: int) -> DTensor:
-    if not isinstance(parameter, DTensor):
+def _checked(name: str, parameter: Tensor, processes: int) -> "DTensor":
+    if not _is_part(parameter):
         raise ValueError(
             f"model has the parameter {name!r}, which is not sharded though others are: call fully_shard on the whole "
             "model, or freeze it."
         )
     over_all = parameter.device_mesh.ndim == 1 and parameter.device_mesh.size() == processes
-    if not over_all or parameter.placements != (Shard(0),):
+    if not over_all or not parameter.placements[0].is_shard(0):
         raise ValueError(
             f"model has the parameter {name!r}, placed as {parameter.placements} on {parameter.device_mesh}, but it "
             "must be sharded by rows over all processes: call fully_shard without shard_placement_fn, on a mesh of one "
