@@ -87,7 +87,8 @@ class ShardedSum:
     def _counts(self, examples: int) -> Tensor:
         """Return how many examples each process has."""
         counts = torch.zeros(self._processes, dtype=torch.int64, device=self.device)
-        together.all_gather_into_tensor(counts, torch.tensor([examples], device=self.device))
+        counts[together.get_rank()] = examples
+        together.all_reduce(counts)
         return counts
 
     def _rows(self, inputs: Examples, targets: Examples, place: int, seed: list[bytes]) -> dict[str, Tensor]:

@@ -21,6 +21,8 @@ class Exchange:
         # Not at the top, as only sharded models need it.
         from torch.distributed.fsdp import FSDPModule
 
+        if not hasattr(FSDPModule, "set_reduce_scatter_unused_params"):
+            raise ValueError(f"model is sharded, which needs PyTorch 2.13 or newer, but this is {torch.__version__}.")
         self._received: list[tuple[Tensor, Tensor]] = []
         exchange: Any = self
         for module in model.modules():
