@@ -121,6 +121,12 @@ def run_of_one_process(folder, rank):
         whole = torch.cat([weight.full_tensor().flatten() for weight in trainer.model.parameters()])
         np.save(folder / f"{name}{rank}.npy", whole.detach().numpy())
         np.save(folder / f"held{rank}.npy", trainer._noise.state_dict()["memory"])
+    whole = training_of(model_of())
+    train(whole, 5)
+    whole.save(folder / "replicated.checkpoint")
+    whole = training_of(model_of(), folder / "replicated.checkpoint")
+    train(whole, 11)
+    np.save(folder / f"replicated{rank}.npy", nn.utils.parameters_to_vector(whole.model.parameters()).detach().numpy())
     for options_refused, message in (({"clipping": "ghost"}, "one by one"), ({"noise": "host"}, "made by shard")):
         with pytest.raises(ValueError, match=message):
             training_of(sharded(), **options_refused)
@@ -154,6 +160,11 @@ def test_two_processes_train_a_sharded_model_as_one_trains_the_whole(folder, nam
     assert 1 in sizes
     for rank in (0, 1):
         assert_allclose(np.load(folder / f"{name}{rank}.npy"), whole, atol=1e-12 if name == "double" else 2e-5)
+
+
+def test_two_processes_with_noise_on_the_device_train_the_whole_model_as_shards_do(folder):
+    for rank in (0, 1):
+        assert_allclose(np.load(folder / f"replicated{rank}.npy"), np.load(folder / "plain0.npy"), atol=2e-5)
 
 
 def test_a_process_holds_the_noise_of_its_shard_alone(folder):
