@@ -33,6 +33,7 @@ benchmark: .venv/benchmarks
 	$(BIN)/python -m benchmarks.plan
 	$(BIN)/python -m benchmarks.attribution
 	$(BIN)/python -m benchmarks.training
+	$(BIN)/python -m benchmarks.device_noise
 
 .venv/light: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -101,7 +101,7 @@ def noise() -> Iterator[Comparison]:
     peer_with = time_rows(row_by_row(coefficients, lambda: generator.standard_normal(VALUES, dtype=np.float32)))
     ours_with = time_rows(mechanism.noise(VALUES))
     silent = mechanism.noise(VALUES)
-    silent._add_normals = lambda rows, first: None  # type: ignore[method-assign]
+    silent._add_normals = lambda rows, first, factor: None  # type: ignore[method-assign]
     ours_without = time_rows(silent)
     title = f"noise row, {VALUES:,} float32, {NOISE_BANDS} bands"
     yield Comparison(f"{title}, normals given (ms)", 1e3 * ours_without, 1e3 * peer_without, bar=8)

@@ -1,5 +1,6 @@
 import copy
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -278,3 +279,25 @@ def test_a_part_resumes_and_refuses_another_part():
         mechanism.noise(100, columns=(0, 20)).load_state_dict(stream.state_dict())
     with pytest.raises(ValueError, match="columns is"):
         mechanism.noise(100, columns=(30, 101))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "most"),
+    [
+        (minsep.BandedInverseToeplitz.square_root(iterations=40, bands=16), 2),
+        (minsep.BandedToeplitz.optimal(iterations=40, bands=16), 18),
+    ],
+    ids=repr,
+)
+def test_a_banded_inverse_keeps_no_rows(strategy, most):
+    """The memory of a stream in rows: one row of a banded inverse, and the block of a banded strategy."""
+    size, work_space = 1_000_000, 1 << 21
+    total = np.zeros(size, dtype=np.float32)
+    mechanism(strategy).noise(8).add_next_to(total[:8], 1.0)
+    tracemalloc.start()
+    stream = mechanism(strategy).noise(size)
+    for _ in range(3):
+        stream.add_next_to(total, 1.0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (most - 2) * total.nbytes < peak < most * total.nbytes + work_space

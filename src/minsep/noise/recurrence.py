@@ -14,8 +14,8 @@ from scipy.linalg import get_blas_funcs, toeplitz
 from minsep.arrays import Rows
 from minsep.strategy import BandedInverseToeplitz, BandedToeplitz, Dense, Strategy, series
 
-AddNormals = Callable[[Rows, int], None]
-"""Add rows of Z, from the given one on, to an array."""
+AddNormals = Callable[[Rows, int, float], None]
+"""Add rows of Z, from the given one on and times a factor, to an array."""
 
 _DENSE_BLOCK = 32
 _BLAS_ROWS = 16
@@ -68,9 +68,9 @@ class _Banded(Recurrence):
     """
 
     def __init__(self, coefficients: NDArray[np.float64], size: int, dtype: np.dtype[Any]) -> None:
-        self.rows = _block_rows(coefficients.size)
-        own_inverse, _ = _toeplitz_blocks(series.inverse_by_substitution(coefficients, self.rows), self.rows)
-        _, reach_back = _toeplitz_blocks(coefficients, self.rows)
+        self.rows = block_rows(coefficients.size)
+        own_inverse, _ = toeplitz_blocks(series.inverse_by_substitution(coefficients, self.rows), self.rows)
+        _, reach_back = toeplitz_blocks(coefficients, self.rows)
         # The minus sign is in the matrix because BLAS spends an extra pass on a factor other than 1.
         self._own_inverse, self._reach_back = own_inverse.astype(dtype), -reach_back.astype(dtype)
         (self._multiply,) = get_blas_funcs(("trmm",), dtype=dtype)
@@ -79,7 +79,7 @@ class _Banded(Recurrence):
     def next_block(self, start: int, add_normals: AddNormals) -> None:
         if start > 0:
             self._multiply(1.0, self._reach_back, self.block.T, side=1, trans_a=1, overwrite_b=1)
-        add_normals(self.block, start)
+        add_normals(self.block, start, 1.0)
         self._multiply(1.0, self._own_inverse, self.block.T, side=1, lower=1, trans_a=1, overwrite_b=1)
 
     def memory(self) -> Rows:
@@ -93,22 +93,17 @@ class _Banded(Recurrence):
 
 
 class _BandedInverse(Recurrence):
-    """Banded Toeplitz C^-1: a moving sum over the rows of Z, of which the last block is kept."""
+    """Banded Toeplitz C^-1: a moving sum over the rows of Z, which are drawn again, so that none is kept."""
 
     def __init__(self, noise_coefficients: NDArray[np.float64], size: int, dtype: np.dtype[Any]) -> None:
-        self.rows = _block_rows(noise_coefficients.size)
-        own, reach_back = _toeplitz_blocks(noise_coefficients, self.rows)
-        self._own, self._reach_back = own.astype(dtype), reach_back.astype(dtype)
-        self._multiply, self._add_product = get_blas_funcs(("trmm", "gemm"), dtype=dtype)
-        self.block = np.zeros((self.rows, size), dtype=dtype)
-        self._normals = np.zeros_like(self.block)
+        self.rows = 1
+        self._coefficients = noise_coefficients.tolist()
+        self.block = np.zeros((1, size), dtype=dtype)
 
     def next_block(self, start: int, add_normals: AddNormals) -> None:
-        self.block, self._normals = self._normals, self.block
-        self._multiply(1.0, self._reach_back, self.block.T, side=1, trans_a=1, overwrite_b=1)
-        self._normals.fill(0.0)
-        add_normals(self._normals, start)
-        self._add_product(1.0, self._normals.T, self._own, beta=1.0, c=self.block.T, trans_b=1, overwrite_c=1)
+        self.block.fill(0.0)
+        for lag, coefficient in enumerate(self._coefficients[: start + 1]):
+            add_normals(self.block, start - lag, coefficient)
 
     def memory(self) -> Rows:
         return np.empty((0, self.block.shape[1]), dtype=self.block.dtype)
@@ -117,10 +112,7 @@ class _BandedInverse(Recurrence):
         return 0
 
     def restore(self, memory: Rows, start: int, add_normals: AddNormals) -> None:
-        self._normals.fill(0.0)
-        if start > 0:
-            add_normals(self._normals, start - self.rows)
-        self.next_block(start, add_normals)
+        """Do nothing: every block is computed from Z alone."""
 
 
 class _Full(Recurrence):
@@ -136,7 +128,7 @@ class _Full(Recurrence):
     def next_block(self, start: int, add_normals: AddNormals) -> None:
         end = min(start + self.rows, len(self._matrix))
         self.block = -(self._matrix[start:end, :start] @ self._past)
-        add_normals(self.block, start)
+        add_normals(self.block, start, 1.0)
         own = self._matrix[start:end, start:end]
         self._solve(1.0, own, self.block.T, side=1, lower=1, trans_a=1, overwrite_b=1)
         self._past = np.concatenate([self._past, self.block])
@@ -152,14 +144,14 @@ class _Full(Recurrence):
         self.block = self._past[start:].copy()
 
 
-def _block_rows(bands: int) -> int:
+def block_rows(bands: int) -> int:
     """Return the number of rows of a block: at least `bands - 1`, rounded up to a good size for BLAS if it is near."""
     least = max(bands - 1, 1)
     rounded = -(-least // _BLAS_ROWS) * _BLAS_ROWS
     return rounded if rounded <= 1.125 * least else least
 
 
-def _toeplitz_blocks(coefficients: NDArray[np.float64], rows: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def toeplitz_blocks(coefficients: NDArray[np.float64], rows: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the lower-triangular part of C within a block, and the upper-triangular part in the previous block."""
     padded = np.zeros(2 * rows)
     padded[: coefficients.size] = coefficients

@@ -25,7 +25,8 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
 
     - The entries of Z are independent normals with the mechanism's noise multiplier as their standard deviation, made
       in float64 by a cryptographic generator and rounded once to `dtype`.
-    - Memory is about `bands - 1` rows for a banded strategy, and as many again if rows are handed out.
+    - Memory is about `bands - 1` rows for a banded strategy, and as many again if rows are handed out. It is one row if
+      the inverse is banded, whose rows of Z are drawn again for every row.
     - The caller owns each row, and may keep or overwrite it.
     - The same key gives the same Z, whatever the number of threads.
     - With `columns` the stream holds only that part of each row, with the same values as in the whole row.
@@ -50,7 +51,7 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
         whole = _checked_shape(shape)
         self.shape = whole if columns is None else (_checked_columns(columns, whole),)
         self._columns = None if columns is None else (int(columns[0]), whole[0])
-        _check_dtype(dtype, noise_multiplier)
+        check_noise_dtype(dtype, noise_multiplier)
         check_stable(strategy, dtype)
         self.dtype = dtype
         self.iterations = strategy.iterations
@@ -189,9 +190,9 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
     def _references(self) -> int:
         return sys.getrefcount(self._handed_out)
 
-    def _add_normals(self, rows: Rows, first: int) -> None:
+    def _add_normals(self, rows: Rows, first: int, factor: float) -> None:
         needed = rows[: self.iterations - first]
-        self._normals.add_to(needed, first, self._noise_multiplier, self._columns)
+        self._normals.add_to(needed, first, factor * self._noise_multiplier, self._columns)
 
 
 def _checked_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
@@ -209,7 +210,13 @@ def _checked_columns(columns: tuple[int, int], shape: tuple[int, ...]) -> int:
     return int(end - begin)
 
 
-def _check_dtype(dtype: np.dtype[Any], noise_multiplier: float) -> None:
+def check_noise_dtype(dtype: np.dtype[Any], noise_multiplier: float) -> None:
+    """Refuse a dtype that noise cannot have, or in which noise of this size would lose its precision.
+
+    >>> check_noise_dtype(np.dtype(np.float16), 1.0)
+    Traceback (most recent call last):
+    ValueError: dtype is float16, but it must be float32 or float64.
+    """
     if dtype not in _DTYPES:
         raise ValueError(f"dtype is {dtype}, but it must be {' or '.join(map(str, _DTYPES))}.")
     limits = np.finfo(dtype)

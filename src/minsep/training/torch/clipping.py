@@ -57,6 +57,7 @@ class ClippedSum:
         self.objective = Objective(model, loss)
         self.parameters, self.parts, self.size = self.objective.parameters, self.objective.parts, self.objective.size
         self.dtype, self.device = self.objective.dtype, self.objective.device
+        self.held = self.size
         self._layers = self.objective.layers() if per_layer else [list(self.objective.parameters)]
         self._layer_norm = (1 - CLIP_MARGIN) * clip_norm / len(self._layers) ** 0.5
         self.micro_batch = None if micro_batch == "auto" else validate.integer(micro_batch=micro_batch, at_least=1)
@@ -65,6 +66,14 @@ class ClippedSum:
         large = (self.micro_batch or _USUAL) * self.size > _MOST_ENTRIES
         ghost = clipping == "ghost" or (clipping == "auto" and large)
         self._method: Method = Ghost(self.objective) if ghost else Vmapped(self.objective)
+
+    def set_gradients(self, flat: Tensor) -> None:
+        """Give the parameters their gradients.
+
+        - `flat`: the gradients.
+        """
+        for parameter, part in zip(self.parameters.values(), self.parts(flat).values(), strict=True):
+            parameter.grad = part.view_as(parameter).to(parameter.device, parameter.dtype)
 
     def add_to(
         self, flat: Tensor, inputs: Examples, targets: Examples, scales: Tensor | None, seeds_of: SeedsOf

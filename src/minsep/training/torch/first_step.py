@@ -7,6 +7,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from minsep.training.torch.sharded.shards import local_part
+
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -37,7 +39,8 @@ class FirstStep:
                     f"The frozen parameter {name!r} changed in the first step, without noise: release nothing of this "
                     "run, and find what changes it besides the optimizer."
                 )
-            updated = rates.get(id(parameter), 0.0) and parameter.grad is not None and bool((parameter.grad != 0).any())
+            gradient = None if parameter.grad is None else local_part(parameter.grad)
+            updated = rates.get(id(parameter), 0.0) and gradient is not None and bool((gradient != 0).any())
             if updated and not moved:
                 warnings.warn(
                     f"The parameter {name!r} did not move in the first step: its update is too small for "
@@ -49,5 +52,5 @@ class FirstStep:
 
 def _digest(parameter: Tensor) -> tuple[int, int]:
     """Return sums of a tensor's bits: any one changed entry changes the first of them."""
-    bits = parameter.detach().contiguous().view(_INTEGERS[parameter.element_size()]).flatten()
+    bits = local_part(parameter.detach()).contiguous().view(_INTEGERS[parameter.element_size()]).flatten()
     return int(bits.sum(dtype=torch.int64)), int(bits[::2].sum(dtype=torch.int64))

@@ -124,7 +124,7 @@ class OneByOne(Method):
         """
         one, its_targets = (each(lambda tensor: tensor[0], tree) for tree in (inputs, targets))
         # Not torch.autograd.grad: reentrant checkpointing allows only backward().
-        with SeededExample(seeds), _without_gradients(self._objective):
+        with SeededExample(seeds), without_gradients(self._objective):
             self._objective.of_one(None, one, its_targets).backward()  # type: ignore[no-untyped-call]
             return Rows(
                 {
@@ -137,8 +137,11 @@ class OneByOne(Method):
 
 
 @contextmanager
-def _without_gradients(objective: Objective) -> Iterator[None]:
-    """Enter a block without gradients in the parameters, and leave no new ones behind."""
+def without_gradients(objective: Objective) -> Iterator[None]:
+    """Enter a block without gradients in the parameters, and leave no new ones behind.
+
+    - `objective`: the model and its loss.
+    """
     before = {name: value.grad for name, value in objective.model.named_parameters()}
     try:
         for value in objective.model.parameters():

@@ -43,9 +43,7 @@ class Processes:
         mine = torch.tensor(list(hashlib.sha256(on.encode()).digest()), dtype=torch.uint8, device=self._device)
         first = mine.clone()
         together.broadcast(first, src=0)
-        others = torch.tensor([0 if torch.equal(mine, first) else 1], device=self._device)
-        together.all_reduce(others)
-        if int(others):
+        if not self.all_true(torch.equal(mine, first)):
             raise ValueError(
                 "The processes were given different arguments, but mechanism, numbers, model, optimizer and seed must "
                 "be the same in all."
@@ -77,28 +75,55 @@ class Processes:
         if self.count > 1:
             together.all_reduce(flat)
 
-    def gather(self, part: NDArray[np.floating], size: int) -> NDArray[np.floating] | None:
+    def gather(
+        self, part: NDArray[np.floating], columns: list[tuple[int, int]], size: int
+    ) -> NDArray[np.floating] | None:
         """Return whole rows in the first process, and None in the others.
 
         - `part`: the columns of the rows that this process holds.
+        - `columns`: the parts (begin, end) of a whole row that these are.
         - `size`: length of a whole row.
         """
         if self.count == 1:
             return part
+        of_all: list[list[tuple[int, int]]] = [[] for _ in range(self.count)]
+        together.all_gather_object(of_all, columns)
         if self.rank > 0:
             if part.size:
                 together.send(torch.from_numpy(np.ascontiguousarray(part)).to(self._device), dst=0)
             return None
-        parts = [part]
-        for rank in range(1, self.count):
-            width = size * (rank + 1) // self.count - size * rank // self.count
-            other = torch.from_numpy(np.empty((len(part), width), dtype=part.dtype)).to(self._device)
-            if other.numel():
+        whole = np.empty((len(part), size), dtype=part.dtype)
+        for rank, theirs in enumerate(of_all):
+            places = columns_of(theirs)
+            other = torch.from_numpy(np.empty((len(part), places.size), dtype=part.dtype)).to(self._device)
+            if rank > 0 and other.numel():
                 together.recv(other, src=rank)
-            parts.append(other.cpu().numpy())
-        return np.concatenate(parts, axis=1)
+            whole[:, places] = part if rank == 0 else other.cpu().numpy()
+        return whole
+
+    def all_true(self, answer: bool) -> bool:
+        """Return whether the answer is true in all processes.
+
+        - `answer`: that of this process.
+        """
+        if self.count == 1:
+            return answer
+        others = torch.tensor([0 if answer else 1], device=self._device)
+        together.all_reduce(others)
+        return not int(others)
 
     def wait(self) -> None:
         """Wait for all processes."""
         if self.count > 1:
             together.barrier()
+
+
+def columns_of(parts: list[tuple[int, int]]) -> NDArray[np.int64]:
+    """Return the numbers of all columns in some parts of a row.
+
+    - `parts`: (begin, end) of each.
+
+    >>> columns_of([(0, 2), (5, 7)]).tolist()
+    [0, 1, 5, 6]
+    """
+    return np.concatenate([np.zeros(0, dtype=np.int64), *(np.arange(begin, end) for begin, end in parts)])

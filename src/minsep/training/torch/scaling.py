@@ -7,6 +7,7 @@ from torch import Tensor
 
 from minsep import _validation as validate
 from minsep.training.torch.clipping import ClippedSum
+from minsep.training.torch.sharded import ShardedSum, local_part
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,14 @@ class ScaleThenPrivatize:
     def __post_init__(self) -> None:
         validate.real(stability=self.stability, above=0)
 
-    def scales(self, optimizer: torch.optim.Optimizer, clipped: ClippedSum) -> Tensor:
+    def scales(self, optimizer: torch.optim.Optimizer, clipped: ClippedSum | ShardedSum) -> Tensor:
         """Return the scales of the next step, as a flat vector.
 
         - `optimizer`: Adam or AdamW, which holds the second moments.
         - `clipped`: provides the order of the parameters.
         """
-        flat = torch.zeros(clipped.size, dtype=clipped.dtype, device=clipped.device)
+        flat = torch.zeros(clipped.held, dtype=clipped.dtype, device=clipped.device)
         for parameter, part in zip(clipped.parameters.values(), clipped.parts(flat).values(), strict=True):
             if "exp_avg_sq" in optimizer.state[parameter]:
-                part.copy_(optimizer.state[parameter]["exp_avg_sq"].flatten())
+                part.copy_(local_part(optimizer.state[parameter]["exp_avg_sq"]).flatten())
         return flat.sqrt_().add_(self.stability).reciprocal_()

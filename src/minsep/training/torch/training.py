@@ -3,30 +3,36 @@
 import json
 import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch import distributed as together
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from minsep import _validation as validate
 from minsep.mechanism import Mechanism
+from minsep.noise import NoiseStream
 from minsep.state import State
 from minsep.training.base import Training
 from minsep.training.run import PrivateRun, check_clip_norm, refuse_gradient
 from minsep.training.stability import warn_if_unstable
 from minsep.training.torch.clipping import ClippedSum, Clipping
+from minsep.training.torch.device_noise import DeviceNoiseStream
 from minsep.training.torch.examples import Examples, count_examples
 from minsep.training.torch.first_step import FirstStep
 from minsep.training.torch.objective import Loss
-from minsep.training.torch.processes import Processes
+from minsep.training.torch.processes import Processes, columns_of
 from minsep.training.torch.randomness import SeededCollate, SeededItems
 from minsep.training.torch.scaling import ScaleThenPrivatize
+from minsep.training.torch.sharded import ShardedSum, is_sharded, restored, restored_optimizer, whole_values
 from minsep.training.torch.tensors import from_array, to_array
 
 if TYPE_CHECKING:
     from minsep.accounting import Certificate
+
+Noise = Literal["auto", "host", "device"]
 
 
 class PrivateTraining(Training):
@@ -48,6 +54,8 @@ class PrivateTraining(Training):
     - `clipping`: "vmap" holds the gradient of every example of a micro-batch. "ghost" computes norms from what layers
       saw, so that memory does not grow with examples times parameters. "auto" is "vmap" up to 256 MiB of gradients.
     - `per_layer`: whether each of K modules is clipped to `clip_norm / sqrt(K)`.
+    - `noise`: "host" makes noise on the host, with AES. "device" makes and keeps it where the model is, with ChaCha20.
+      "auto" is "host" for a model on the CPU, where that is faster, and "device" otherwise.
     - `scaling`: scales gradients before they are clipped, for Adam. None leaves them unscaled. A clip norm at which
       the second moments would feed on their own noise gives a warning that names the largest stable one.
     - `schedule(step)` is a factor of the optimiser's learning rates, a function of the step (from 0) alone. None keeps
@@ -92,6 +100,7 @@ class PrivateTraining(Training):
         micro_batch: int | Literal["auto"] = 32,
         clipping: Clipping = "auto",
         per_layer: bool = False,
+        noise: Noise = "auto",
         scaling: ScaleThenPrivatize | None = None,
         schedule: Callable[[int], float] | None = None,
         certificate: "Certificate | None" = None,
@@ -99,7 +108,13 @@ class PrivateTraining(Training):
         seed: int | None = None,
     ) -> None:
         self.model, self.optimizer = model, optimizer
-        self._clipped = ClippedSum(model, loss, check_clip_norm(clip_norm), micro_batch, per_layer, clipping)
+        self._sharded = is_sharded(model)
+        self._clipped: ClippedSum | ShardedSum
+        if self._sharded:
+            _check_sharded(clipping, noise)
+            self._clipped = ShardedSum(model, loss, check_clip_norm(clip_norm), per_layer, together.get_world_size())
+        else:
+            self._clipped = ClippedSum(model, loss, check_clip_norm(clip_norm), micro_batch, per_layer, clipping)
         _check_optimizer(optimizer, self._clipped, scaling)
         self._scaling, self._schedule, self._per_layer = scaling, schedule, per_layer
         self._processes = Processes(self._clipped.device)
@@ -118,17 +133,14 @@ class PrivateTraining(Training):
         if scaling is not None:
             decay = max(group["betas"][1] for group in optimizer.param_groups)
             warn_if_unstable(mechanism, self._run.clip_norm, self._run.expected_batch, decay)
-        self._processes.agree(json.dumps([self._identity(), seed]))
-        self._columns = self._processes.columns(self._clipped.size)
-        self._noise = mechanism.noise(
-            self._clipped.size,
-            np.float64 if self._clipped.dtype == torch.float64 else np.float32,
-            seed=seed,
-            columns=None if self._processes.count == 1 else self._columns,
-        )
-        self._processes.share_tensors([tensor.data for tensor in (*model.parameters(), *model.buffers())])
+        self._noise_kind = _kind_of_noise(noise, self._clipped.device, self._sharded)
+        self._processes.agree(json.dumps([self._identity(), seed, self._noise_kind]))
+        self._columns, self._noisy = self._places()
+        self._noise = self._noise_stream(seed)
+        shared = (*model.buffers(),) if self._sharded else (*model.parameters(), *model.buffers())
+        self._processes.share_tensors([tensor.data for tensor in shared])
         # In double precision, so that an example changes the sum only by its clipped gradient.
-        self._flat = torch.zeros(self._clipped.size, dtype=torch.float64, device=self._clipped.device)
+        self._flat = torch.zeros(self._clipped.held, dtype=torch.float64, device=self._clipped.device)
         self._first_step = FirstStep(model, optimizer)
         for group in optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
@@ -189,9 +201,10 @@ class PrivateTraining(Training):
         )
         # Until here nothing was drawn or changed.
         with self._run.step(examples):
-            self._add_noise(flat[slice(*self._columns)])
-            self._processes.add_up(flat)
-            if not bool(torch.isfinite(flat).all()):
+            self._add_noise(flat[self._noisy])
+            if not self._sharded:
+                self._processes.add_up(flat)
+            if not self._processes.all_true(bool(torch.isfinite(flat).all())):
                 raise refuse_gradient(self.steps + 1)
             flat.div_(self._run.expected_batch)
             if scales is not None:
@@ -211,13 +224,14 @@ class PrivateTraining(Training):
     def _content(self) -> State | None:
         noise = self._noise.state_dict()
         noise.pop("columns", None)
-        noise["memory"] = self._processes.gather(noise["memory"], self._clipped.size)
+        noise["memory"] = self._processes.gather(noise["memory"], self._columns, self._clipped.size)
+        model, optimizer = whole_values(dict(self.model.state_dict())), whole_values(self.optimizer.state_dict())
         if self._processes.rank > 0:
             return None
         return {
             "noise": noise,
-            "model": dict(self.model.state_dict()),
-            "optimizer": self.optimizer.state_dict(),
+            "model": model,
+            "optimizer": optimizer,
             "micro_batch": self._clipped.micro_batch,
         }
 
@@ -226,12 +240,18 @@ class PrivateTraining(Training):
 
     def _restore(self, content: State) -> None:
         noise = content["noise"]
+        kind = "device" if noise["stream"] == "device noise" else "host"
+        if kind != self._noise_kind:
+            raise ValueError(
+                f'noise is "{self._noise_kind}", but the checkpoint is of a run with noise="{kind}": resume with that.'
+            )
         if self._processes.count > 1:
-            noise = {**noise, "columns": list(self._columns)}
-            noise["memory"] = np.ascontiguousarray(noise["memory"][:, slice(*self._columns)])
+            columns = [list(part) for part in self._columns]
+            noise = {**noise, "columns": columns[0] if kind == "host" else columns}
+            noise["memory"] = np.ascontiguousarray(noise["memory"][:, columns_of(self._columns)])
         self._noise.load_state_dict(noise)
-        self.model.load_state_dict(content["model"])
-        self.optimizer.load_state_dict(content["optimizer"])
+        self.model.load_state_dict(restored(content["model"], dict(self.model.state_dict())))
+        self.optimizer.load_state_dict(restored_optimizer(content["optimizer"], self.optimizer))
         # What was measured before is kept, because the size affects how gradients are rounded.
         self._clipped.micro_batch = self._clipped.micro_batch or content["micro_batch"]
 
@@ -246,15 +266,33 @@ class PrivateTraining(Training):
             optimizer=type(self.optimizer).__name__,
         )
 
+    def _places(self) -> tuple[list[tuple[int, int]], slice]:
+        """Return which columns of the noise this process makes, and where they are in its flat vector."""
+        if isinstance(self._clipped, ShardedSum):
+            return self._clipped.columns, slice(None)
+        columns = self._processes.columns(self._clipped.size)
+        return [columns], slice(*columns)
+
+    def _noise_stream(self, seed: int | None) -> NoiseStream | DeviceNoiseStream:
+        mechanism, size = self.mechanism, self._clipped.size
+        dtype = np.dtype(np.float64 if self._clipped.dtype == torch.float64 else np.float32)
+        alone = self._processes.count == 1
+        if self._noise_kind == "host":
+            return mechanism.noise(size, dtype, seed=seed, columns=None if alone else self._columns[0])
+        columns = None if alone else self._columns
+        return DeviceNoiseStream(mechanism, size, dtype, self._clipped.device, mechanism.noise_key(seed), columns)
+
     def _add_noise(self, part: Tensor) -> None:
+        if isinstance(self._noise, DeviceNoiseStream):
+            self._noise.add_next_to(part, self._run.clip_norm)
+            return
         on_host = part if part.device.type == "cpu" else torch.zeros(part.shape, dtype=part.dtype)
         self._noise.add_next_to(on_host.numpy(), self._run.clip_norm)
         if on_host is not part:
             part.add_(on_host.to(part.device))
 
     def _update(self, flat: Tensor) -> None:
-        for parameter, part in zip(self._clipped.parameters.values(), self._clipped.parts(flat).values(), strict=True):
-            parameter.grad = part.view_as(parameter).to(parameter.device, parameter.dtype)
+        self._clipped.set_gradients(flat)
         if self._schedule is not None:
             for group in self.optimizer.param_groups:
                 group["lr"] = group["initial_lr"] * self._schedule(self.steps)
@@ -275,7 +313,27 @@ class _ReadAhead:
         return self._run.read_ahead()
 
 
-def _check_optimizer(optimizer: torch.optim.Optimizer, clipped: ClippedSum, scaling: ScaleThenPrivatize | None) -> None:
+def _check_sharded(clipping: Clipping, noise: Noise) -> None:
+    """Refuse options that a sharded model does not support."""
+    if clipping != "auto":
+        raise ValueError(
+            f'clipping is "{clipping}", but with fully_shard every process takes its examples one by one: omit it.'
+        )
+    if noise == "host":
+        raise ValueError('noise is "host", but with fully_shard noise is made by shard: use "device" or omit it.')
+
+
+def _kind_of_noise(noise: Noise, device: torch.device, sharded: bool) -> Literal["host", "device"]:
+    if noise not in get_args(Noise):
+        raise ValueError(f'noise is "{noise}", but it must be "auto", "host" or "device".')
+    if noise != "auto":
+        return noise
+    return "host" if device.type == "cpu" and not sharded else "device"
+
+
+def _check_optimizer(
+    optimizer: torch.optim.Optimizer, clipped: ClippedSum | ShardedSum, scaling: ScaleThenPrivatize | None
+) -> None:
     if isinstance(optimizer, torch.optim.LBFGS | torch.optim.SparseAdam):
         raise ValueError(
             f"optimizer is {type(optimizer).__name__}, but it must step with one dense gradient, as SGD and Adam do."

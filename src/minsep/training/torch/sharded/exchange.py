@@ -1,0 +1,76 @@
+"""What processes exchange in a backward pass of a sharded model: gradients of single examples, each by shard."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch import distributed as together
+
+
+class Exchange:
+    """Takes the place of the reduce-scatter: adds nothing up, but gives every process its shard of each gradient.
+
+    - `model`: the sharded model.
+
+    Each process runs one example of its own. Where `fully_shard` would add up their gradients and scatter the sum, each
+    process sends every other one the part that belongs to it, which is as much to send.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        # Not at the top, as only sharded models need it.
+        from torch.distributed.fsdp import FSDPModule
+
+        if not hasattr(FSDPModule, "set_reduce_scatter_unused_params"):
+            raise ValueError(f"model is sharded, which needs PyTorch 2.13 or newer, but this is {torch.__version__}.")
+        self._received: list[tuple[Tensor, Tensor]] = []
+        exchange: Any = self
+        for module in model.modules():
+            if isinstance(module, FSDPModule):
+                module.set_custom_reduce_scatter(exchange)
+                # Otherwise gradients are divided by the number of processes.
+                module.set_gradient_divide_factor(1.0)
+                module.set_force_sum_reduction_for_comms(True)
+                # Examples may use different parameters, but all processes must send equally much.
+                module.set_reduce_scatter_unused_params(True, recurse=False)
+
+    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Return memory for what is sent or received.
+
+        - `size`, `dtype`, `device`: of the tensor.
+        """
+        return torch.empty(*size, dtype=dtype, device=device)
+
+    def __call__(
+        self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any, async_op: bool = False
+    ) -> None:
+        """Exchange the gradients of one group of parameters.
+
+        - `output_tensor`: where `fully_shard` expects the sum. Its gradients are views of it, which tell the places.
+        - `input_tensor`: the gradients of this process's example, one shard after another.
+        - `group`: the processes.
+        - `op`, `async_op`: not used.
+        """
+        received = torch.empty_like(input_tensor)
+        together.all_to_all_single(received, input_tensor, group=group)
+        output_tensor.zero_()
+        self._received.append((output_tensor, received.view(group.size(), -1)))
+
+    def rows(self, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the received gradients by parameter, one row for the example of each process, and forget them.
+
+        - `gradients`: what the backward pass left in each parameter, of which this process holds a part.
+        """
+        by_memory = {sums.untyped_storage().data_ptr(): rows for sums, rows in self._received}
+        places = {name: gradient.untyped_storage().data_ptr() for name, gradient in gradients.items()}
+        self._received.clear()
+        if set(places.values()) != set(by_memory):
+            raise ValueError(
+                "model is sharded in a way that hides the gradients of single examples: every module with fully_shard "
+                "must run once in a forward pass, without offloading, and with a reduce_dtype equal to the dtype of "
+                "the parameters if there is a MixedPrecisionPolicy."
+            )
+        return {
+            name: by_memory[places[name]][:, gradient.storage_offset() : gradient.storage_offset() + gradient.numel()]
+            for name, gradient in gradients.items()
+        }

@@ -1,0 +1,357 @@
+import copy
+
+import numpy as np
+import pytest
+import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+
+import minsep
+from minsep.noise.recurrence import recurrence_of
+from minsep.randomness import Key
+from minsep.training.torch import PrivateTraining
+from minsep.training.torch.device_noise import DeviceNoiseStream, normals
+from minsep.training.torch.device_noise.chacha import blocks, key_words
+from minsep.training.torch.device_noise.normals import DeviceNormals
+from minsep.training.torch.memory import peak_memory
+from tests.training.small import arguments, mechanism_of, options, train, weights_of
+
+FALSE_ALARM = 1e-7
+SIGMA = 1.7
+HOST = torch.device("cpu")
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+
+STRATEGIES = [
+    *(minsep.BandedToeplitz.optimal(iterations=23, bands=bands) for bands in (1, 2, 3, 5, 12, 23)),
+    *(minsep.BandedInverseToeplitz.square_root(iterations=23, bands=bands) for bands in (1, 2, 3, 5, 23)),
+    minsep.Dense(np.tril(np.random.default_rng(0).random((70, 70))) + 20 * np.eye(70)),
+]
+
+# RFC 8439: section 2.3.2, and the five vectors of appendix A.1: key, counter, nonce, block.
+VECTORS = [
+    (
+        bytes(range(32)),
+        1,
+        "000000090000004a00000000",
+        "10f1e7e4d13b5915500fdd1fa32071c4c7d1f4c733c068030422aa9ac3d46c4e"
+        "d2826446079faa0914c2d705d98b02a2b5129cd1de164eb9cbd083e8a2503c4e",
+    ),
+    (
+        bytes(32),
+        0,
+        "000000000000000000000000",
+        "76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7"
+        "da41597c5157488d7724e03fb8d84a376a43b8f41518a11cc387b669b2ee6586",
+    ),
+    (
+        bytes(32),
+        1,
+        "000000000000000000000000",
+        "9f07e7be5551387a98ba977c732d080dcb0f29a048e3656912c6533e32ee7aed"
+        "29b721769ce64e43d57133b074d839d531ed1f28510afb45ace10a1f4b794d6f",
+    ),
+    (
+        bytes(31) + b"\x01",
+        1,
+        "000000000000000000000000",
+        "3aeb5224ecf849929b9d828db1ced4dd832025e8018b8160b82284f3c949aa5a"
+        "8eca00bbb4a73bdad192b5c42f73f2fd4e273644c8b36125a64addeb006c13a0",
+    ),
+    (
+        b"\x00\xff" + bytes(30),
+        2,
+        "000000000000000000000000",
+        "72d54dfbf12ec44b362692df94137f328fea8da73990265ec1bbbea1ae9af0ca"
+        "13b25aa26cb4a648cb9b9d1be65b2c0924a66c54d545ec1b7374f4872e99f096",
+    ),
+    (
+        bytes(32),
+        0,
+        "000000000000000000000002",
+        "c2c64d378cd536374ae204b9ef933fcd1a8b2288b3dfa49672ab765b54ee27c7"
+        "8a970e0e955c14f3a88e741b97c286f75f8fc299e8148362fa198a39531bed6d",
+    ),
+]
+
+
+def mechanism(strategy, sigma=SIGMA):
+    return minsep.Mechanism(strategy, minsep.Poisson(rate=0.1), sigma)
+
+
+def stream_of(strategy, size, dtype=FLOAT32, seed=3, **more):
+    mech = mechanism(strategy)
+    return DeviceNoiseStream(mech, size, dtype, HOST, mech.noise_key(seed), **more)
+
+
+def next_row(stream, size):
+    row = torch.zeros(size, dtype=torch.float64)
+    stream.add_next_to(row, 1.0)
+    return row.numpy()
+
+
+def rest_of(stream, size):
+    return np.array([next_row(stream, size) for _ in range(stream.iterations - stream.position)]).reshape(-1, size)
+
+
+def normals_of(stream, size):
+    return (
+        SIGMA
+        * DeviceNormals(Key.from_hex(stream.state_dict()["key"]), HOST).rows(0, stream.iterations, (0, size)).numpy()
+    )
+
+
+def block_bytes(key, counter, nonce):
+    words = [counter, *(int.from_bytes(nonce[i : i + 4], "little") for i in (0, 4, 8))]
+    inputs = torch.from_numpy(np.array(words, dtype=np.uint32).view(np.int32))[:, None]
+    return blocks(key_words(key), inputs).numpy().astype("<i4").tobytes()
+
+
+@pytest.mark.parametrize(("key", "counter", "nonce", "block"), VECTORS, ids=range(len(VECTORS)))
+def test_blocks_are_the_vectors_of_rfc_8439(key, counter, nonce, block):
+    assert block_bytes(key, counter, bytes.fromhex(nonce)).hex() == block
+
+
+def test_blocks_are_those_of_openssl():
+    generator = np.random.default_rng(0)
+    key, nonce = generator.bytes(32), generator.bytes(12)
+    for counter in (0, 1, 2**31 - 1, 2**31, 2**32 - 1):
+        start = counter.to_bytes(4, "little") + nonce
+        expected = Cipher(algorithms.ChaCha20(key, start), mode=None).encryptor().update(bytes(64))
+        assert block_bytes(key, counter, nonce) == expected
+
+
+def test_rows_and_columns_address_blocks_of_their_own():
+    """No block is used twice: beyond 2^32 rows, near the last column, and for neighbours."""
+    rows = DeviceNormals(Key.from_seed(0), HOST)
+    places = [(0, 0), (1, 0), (0, 8), (2**32, 0), (2**31, 0), (1, 8), (0, 2**34 - 8), (0, 2**35 - 8)]
+    values = {tuple(rows.rows(row, 1, (column, column + 8))[0].tolist()) for row, column in places}
+    assert len(values) == len(places)
+    with pytest.raises(ValueError, match="at most 34359738368"):
+        rows.rows(0, 1, (2**35 - 8, 2**35 + 1))
+
+
+def test_normals_are_normal_and_independent():
+    """False alarm: four tests of FALSE_ALARM / 4 each."""
+    size, each = 1 << 20, FALSE_ALARM / 4
+    values = DeviceNormals(Key.from_seed(5), HOST).rows(0, 2, (0, size)).numpy()
+    assert np.isfinite(values).all()
+    assert stats.kstest(values[0], "norm").pvalue > each
+    assert stats.chisquare(np.histogram(stats.norm.cdf(values[1]), 1000, (0, 1))[0]).pvalue > each
+    # The two values of a pair have one radius: their squares, and those of neighbours, must not be correlated.
+    squares = np.square(values[0]) - 1
+    lags = range(1, 17)
+    for numbers, variance in ((values[0], 1.0), (squares, 4.0)):
+        products = [numbers[lag:] @ numbers[:-lag] / np.sqrt(variance * (size - lag)) for lag in lags]
+        assert np.abs(products).max() < stats.norm.isf(each / (2 * len(lags)))
+
+
+def test_the_extremes_of_the_uniform_numbers_are_finite_normals_beyond_six_sigma():
+    words = torch.zeros(16, 3, dtype=torch.int32)
+    words[:, 1] = -1
+    words[:8, 2] = -1
+    values = normals._normal_pairs(words)
+    assert torch.isfinite(values).all()
+    assert 8.5 < values.abs().max() < 8.6
+    radii = (values[:4].square() + values[4:].square()).sqrt()
+    assert radii.min() > 0
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(FLOAT64, 1e-12), (FLOAT32, 1e-5)])
+def test_rows_are_those_of_the_host_for_the_same_normals(strategy, dtype, tolerance):
+    stream = stream_of(strategy, 7, dtype)
+    z = normals_of(stream, 7)
+    rows = rest_of(stream, 7)
+    scale = np.abs(rows).max()
+    assert_allclose(rows, np.linalg.solve(strategy.dense(), z), rtol=0, atol=tolerance * scale)
+    host = recurrence_of(strategy, 7, dtype)
+
+    def add(out, first, factor):
+        some = z[first : first + len(out)]
+        out[: len(some)] += (factor * some).astype(dtype)
+
+    expected = []
+    for start in range(0, strategy.iterations, host.rows):
+        host.next_block(start, add)
+        expected.extend(host.block.copy())
+    assert_allclose(rows, np.array(expected)[: strategy.iterations], rtol=0, atol=2 * tolerance * scale)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES[:4] + STRATEGIES[8:9], ids=repr)
+def test_covariance_across_iterations(strategy):
+    """Each entry of C X / sigma is standard normal and independent. False alarm: FALSE_ALARM for each strategy."""
+    size, n = 20_000, strategy.iterations
+    white = strategy.dense() @ rest_of(stream_of(strategy, size, FLOAT64), size) / SIGMA
+    deviations = np.sqrt(size) * (white @ white.T / size - np.eye(n)) / np.sqrt(1 + np.eye(n))
+    assert np.abs(deviations).max() < stats.norm.isf(FALSE_ALARM / (2 * n * n))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
+def test_a_stream_resumes_anywhere(strategy):
+    whole = rest_of(stream_of(strategy, 5), 5)
+    for position in range(0, strategy.iterations + 1, 3 if strategy.iterations < 30 else 13):
+        stream = stream_of(strategy, 5)
+        for _ in range(position):
+            next_row(stream, 5)
+        resumed = stream_of(strategy, 5, seed=None)
+        next_row(resumed, 5)
+        resumed.load_state_dict(stream.state_dict())
+        assert_array_equal(rest_of(resumed, 5), whole[position:])
+
+
+@pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64])
+def test_parts_of_the_columns_make_up_the_whole(dtype, monkeypatch):
+    size = 1003
+    whole = rest_of(stream_of(STRATEGIES[3], size, dtype), size)
+    monkeypatch.setattr("minsep.training.torch.device_noise.stream._ON_HOST", 400)
+    first, second = [(0, 5), (100, 131), (900, 1003)], [(5, 100), (131, 900)]
+    for columns in (first, second):
+        places = np.concatenate([np.arange(*part) for part in columns])
+        part = rest_of(stream_of(STRATEGIES[3], size, dtype, columns=columns), places.size)
+        assert_allclose(part, whole[:, places], rtol=0, atol=1e-6 if dtype == FLOAT32 else 1e-13)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "rows"), [(STRATEGIES[0], 1), (STRATEGIES[3], 4), (STRATEGIES[9], 0), (STRATEGIES[10], 0)], ids=repr
+)
+def test_how_many_rows_are_kept(strategy, rows):
+    stream = stream_of(strategy, 1000)
+    for _ in range(strategy.iterations):
+        next_row(stream, 1000)
+        assert stream.kept_rows == rows
+    assert stream.state_dict()["memory"].shape == (rows, 1000)
+
+
+def test_a_banded_inverse_needs_no_memory_but_work_space(monkeypatch):
+    monkeypatch.setattr("minsep.training.torch.device_noise.stream._ON_HOST", 1 << 13)
+    size = 1 << 17
+    vector = torch.zeros(size, dtype=torch.float64)
+
+    def run(strategy):
+        mech = minsep.Mechanism(strategy, minsep.Poisson(rate=0.1), SIGMA)
+        stream = DeviceNoiseStream(mech, size, FLOAT32, HOST, mech.noise_key(0))
+        for _ in range(2):
+            stream.add_next_to(vector, 1.0)
+
+    banded = minsep.BandedToeplitz.optimal(iterations=9, bands=9)
+    inverse = minsep.BandedInverseToeplitz.square_root(iterations=9, bands=9)
+    row = 4 * size
+    work_space = peak_memory(lambda: run(inverse), HOST)
+    assert work_space < row
+    assert 8 * row <= peak_memory(lambda: run(banded), HOST) < 8 * row + 2 * work_space
+
+
+def test_states_that_do_not_belong_are_refused():
+    stream = stream_of(STRATEGIES[3], 6)
+    for _ in range(6):
+        next_row(stream, 6)
+    state = stream.state_dict()
+    for other, message in [
+        (stream_of(STRATEGIES[2], 6), "state has mechanism"),
+        (stream_of(STRATEGIES[3], 7), r"state has shape \[6\], but this stream has \[7\]"),
+        (stream_of(STRATEGIES[3], 6, FLOAT64), "state has dtype 'float32'"),
+        (stream_of(STRATEGIES[3], 6, columns=[(0, 3)]), "state has columns"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            other.load_state_dict(state)
+    with pytest.raises(ValueError, match="state has stream 'noise', but this stream has 'device noise'"):
+        stream.load_state_dict(mechanism(STRATEGIES[3]).noise(6).state_dict())
+    with pytest.raises(ValueError, match="position is 9, but its memory belongs to another block"):
+        stream.load_state_dict(state | {"position": 9})
+    with pytest.raises(ValueError, match="finite"):
+        stream.load_state_dict(state | {"memory": state["memory"] * np.nan})
+    with pytest.raises(ValueError, match="array of shape"):
+        stream.load_state_dict(state | {"memory": state["memory"][:1]})
+    with pytest.raises(TypeError, match="cannot be copied or pickled"):
+        copy.copy(stream)
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(ValueError, match=r"C\^-1 has entries up to"):
+        stream_of(minsep.BandedToeplitz.from_coefficients([1, 2], iterations=40), 3)
+    with pytest.raises(ValueError, match="columns is"):
+        stream_of(STRATEGIES[0], 9, columns=[(3, 5), (4, 9)])
+    stream = stream_of(STRATEGIES[0], 3)
+    for vector in (torch.zeros(4), torch.zeros(3, dtype=torch.bfloat16)):
+        with pytest.raises(ValueError, match="vector has shape"):
+            stream.add_next_to(vector, 1.0)
+    rest_of(stream, 3)
+    with pytest.raises(ValueError, match="rows of the noise have already been drawn"):
+        next_row(stream, 3)
+
+
+def test_an_interrupted_stream_does_not_go_on(monkeypatch):
+    stream = stream_of(STRATEGIES[3], 6)
+    whole = rest_of(stream_of(STRATEGIES[3], 6), 6)
+    for _ in range(4):
+        next_row(stream, 6)
+    state = stream.state_dict()
+    with monkeypatch.context() as broken:
+        broken.setattr(DeviceNormals, "rows", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            next_row(stream, 6)
+    for go_on in (lambda: next_row(stream, 6), stream.state_dict):
+        with pytest.raises(RuntimeError, match="interrupted in the middle of a step"):
+            go_on()
+    stream.load_state_dict(state)
+    assert_array_equal(rest_of(stream, 6), whole[4:])
+
+
+def test_faster_and_less_precise_products_do_not_change_the_noise():
+    expected = rest_of(stream_of(STRATEGIES[4], 50), 50)
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert_array_equal(rest_of(stream_of(STRATEGIES[4], 50), 50), expected)
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def test_a_device_that_computes_other_numbers_is_refused(monkeypatch):
+    """A device that rounds sums of words instead of wrapping them, stood in for by the one without memory."""
+    rows = DeviceNormals._rows
+
+    def other(self, first, count, columns, device):
+        values = rows(self, first, count, columns, HOST)
+        return values if device == HOST else values + 1e-9
+
+    monkeypatch.setattr(DeviceNormals, "_rows", other)
+    with pytest.raises(RuntimeError, match='computes other random numbers than the host.*noise="host"'):
+        DeviceNormals(Key.from_seed(0), torch.device("meta"))
+
+
+def test_training_resumes_with_identical_weights(tmp_path):
+    straight = PrivateTraining(*arguments(), mechanism_of(), seed=7, noise="device", **options())
+    train(straight)
+    for steps in (3, 5):
+        first = PrivateTraining(*arguments(), mechanism_of(), seed=7, noise="device", **options())
+        train(first, steps=steps)
+        first.save(tmp_path / "run")
+        resumed = PrivateTraining.resume(tmp_path / "run", *arguments(), mechanism_of(), noise="device", **options())
+        train(resumed)
+        assert_array_equal(weights_of(resumed.model), weights_of(straight.model))
+    with pytest.raises(ValueError, match='noise is "host", but the checkpoint is of a run with noise="device"'):
+        PrivateTraining.resume(tmp_path / "run", *arguments(), mechanism_of(), **options())
+
+
+def test_training_adds_the_noise_of_the_stream():
+    """Without learning from data: the sum of gradients is nothing but noise, which SGD with rate 1 makes visible."""
+    mech, loss = mechanism_of(), lambda outputs, _: 0.0 * outputs.sum()
+    model = torch.nn.Linear(5, 3)
+    before = weights_of(model).copy()
+    trainer = PrivateTraining(
+        model, loss, torch.optim.SGD(model.parameters(), lr=1.0), mech, seed=7, noise="device", num_examples=40,
+        clip_norm=2.0, expected_batch=4.0,
+    )  # fmt: skip
+    train(trainer, steps=1)
+    row = next_row(DeviceNoiseStream(mech, before.size, FLOAT32, HOST, mech.noise_key(7)), before.size)
+    assert_allclose(before - weights_of(model), 2.0 * row / 4.0, atol=1e-6)
+
+
+def test_the_kind_of_noise_is_chosen_by_the_device():
+    with pytest.raises(ValueError, match='noise is "gpu", but it must be "auto", "host" or "device"'):
+        PrivateTraining(*arguments(), mechanism_of(), noise="gpu", **options())
+    trainer = PrivateTraining(*arguments(), mechanism_of(), **options())
+    assert not isinstance(trainer._noise, DeviceNoiseStream)
