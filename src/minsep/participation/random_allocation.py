@@ -46,10 +46,15 @@ class RandomAllocation(IndependentScheme):
         """Law of one example's participation times: a uniform phase of every epoch."""
         return RenewalLaw.allocation(self.epoch)
 
+    @staticmethod
+    def in_words(separation: int) -> str:
+        """Return the scheme with a separation, in words."""
+        return "random allocation"
+
     @property
     def name(self) -> str:
         """The scheme with its parameters, in words."""
-        return f"random allocation, epoch {self.epoch}"
+        return self.in_words(self.min_sep)
 
     def describe(self) -> Description:
         """Return the scheme as plain data."""
