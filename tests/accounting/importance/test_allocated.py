@@ -219,6 +219,16 @@ def test_estimates_resolve_the_default_task():
     assert (np.diff(curve.remove) < 0).all()
 
 
+@pytest.mark.parametrize(("epsilon", "sigma"), [(0.5, 2.78), (1.0, 1.585), (2.0, 1.015), (8.0, 0.6)])
+def test_remove_is_resolved_whatever_the_number_of_copies(epsilon, sigma):
+    mechanism = minsep.Mechanism(
+        minsep.BandedToeplitz.identity(iterations=2000), minsep.RandomAllocation(117), noise_multiplier=sigma
+    )
+    estimate = minsep.estimate_delta(mechanism, epsilon, samples=8_000)
+    assert abs(estimate.remove - 1e-5) < 6 * estimate.remove_stderr + 1e-6
+    assert estimate.remove_stderr < 0.1 * estimate.remove
+
+
 @pytest.mark.parametrize("ratio", [0.01, 0.3, 1.0, 2.0])
 @pytest.mark.parametrize("order", [0.1, 1.0, 4.0, 12.0])
 def test_moments_of_one_iteration_are_those_of_a_lognormal(ratio, order):
