@@ -39,6 +39,9 @@ MECHANISMS = {
     ),
     "cyclic": minsep.Mechanism(minsep.Dense(BANDED.dense()), minsep.CyclicPoisson(rate=0.05, cycle=8), 1.0),
     "balls-in-bins": minsep.Mechanism(BANDED, minsep.BallsInBins(epoch=8), 1.0),
+    "random allocation": minsep.Mechanism(
+        minsep.BandedToeplitz.identity(iterations=40), minsep.RandomAllocation(epoch=8), 1.0
+    ),
     "unamplified": minsep.Mechanism(
         minsep.BandedToeplitz.identity(iterations=40), minsep.Unamplified(min_sep=8, participations=5), 1.0
     ),

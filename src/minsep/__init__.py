@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from minsep.participation import MinSep as MinSep
     from minsep.participation import MultiAttributionMinSep as MultiAttributionMinSep
     from minsep.participation import Poisson as Poisson
+    from minsep.participation import RandomAllocation as RandomAllocation
     from minsep.participation import Truncation as Truncation
     from minsep.participation import Unamplified as Unamplified
     from minsep.participation import UserMinSep as UserMinSep
@@ -73,6 +74,7 @@ _PACKAGE_OF = {
     "Plan": "planning",
     "Poisson": "participation",
     "PrivacyCurve": "accounting",
+    "RandomAllocation": "participation",
     "Truncation": "participation",
     "Unamplified": "participation",
     "UserMinSep": "participation",

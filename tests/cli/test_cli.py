@@ -306,7 +306,7 @@ def test_numbers_may_be_written_as_people_write_them():
 
 
 def test_options_that_a_scheme_does_not_have_are_refused():
-    for scheme in ("poisson", "balls-in-bins", "unamplified"):
+    for scheme in ("poisson", "random-allocation", "balls-in-bins", "unamplified"):
         result = run("delta", *SMALL, "--scheme", scheme, "--noise-multiplier", "1", "--epsilon", "1")
         assert result.returncode == 2
         assert f"min_sep is 4, but the scheme {scheme} " in result.stderr
@@ -323,6 +323,7 @@ def test_options_that_a_scheme_does_not_have_are_refused():
         ("cyclic-poisson", minsep.CyclicPoisson(0.04, 4)),
         ("poisson", minsep.Poisson(0.04)),
         ("balls-in-bins", minsep.BallsInBins(25)),
+        ("random-allocation", minsep.RandomAllocation(25)),
         ("unamplified", minsep.Unamplified(25, 2)),
     ],
 )

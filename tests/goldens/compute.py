@@ -24,6 +24,7 @@ SCHEMES = {
     "cyclic": minsep.CyclicPoisson(0.02, 10),
     "cyclic with equal parts": minsep.CyclicPoisson(0.02, 10, "equal"),
     "balls-in-bins": minsep.BallsInBins(50),
+    "random allocation": minsep.RandomAllocation(25),
     "b-min-sep": MIN_SEP,
     "b-min-sep, cold": minsep.MinSep(0.02, 10, "cold"),
     "fixed order": minsep.Unamplified(30, 2),

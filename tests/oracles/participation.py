@@ -22,6 +22,8 @@ def participation_law(scheme: Scheme, iterations: int) -> Law:
             )
         case minsep.BallsInBins(epoch=epoch):
             law = _mixture((1 / epoch, _on_turns(1.0, epoch, phase, iterations)) for phase in range(epoch))
+        case minsep.RandomAllocation(epoch=epoch):
+            law = _allocation(epoch, iterations)
         case minsep.MinSep():
             law = _min_sep(scheme, iterations)
         case minsep.Unamplified(min_sep=min_sep):
@@ -50,6 +52,17 @@ def _min_sep(scheme: minsep.MinSep, iterations: int) -> Law:
     law: Law = {}
     for (x, _state), weight in states.items():
         law[x] = law.get(x, 0.0) + weight
+    return law
+
+
+def _allocation(epoch: int, iterations: int) -> Law:
+    """One place in every epoch, each with equal chances; places beyond the run are not seen."""
+    epochs = -(-iterations // epoch)
+    law: Law = {}
+    for places in product(range(epoch), repeat=epochs):
+        times = {k * epoch + place for k, place in enumerate(places)}
+        x = tuple(int(i in times) for i in range(iterations))
+        law[x] = law.get(x, 0.0) + epoch**-epochs
     return law
 
 

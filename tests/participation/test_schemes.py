@@ -41,6 +41,7 @@ def test_schemes_are_values():
         (lambda: minsep.CyclicPoisson(rate=0.3, cycle=4), "rate is 0.3, but with cycle 4 .* at most 1/4"),
         (lambda: minsep.CyclicPoisson(rate=0.3, cycle=-1), "cycle is -1"),
         (lambda: minsep.BallsInBins(epoch=0), "epoch is 0"),
+        (lambda: minsep.RandomAllocation(epoch=0), "epoch is 0"),
         (lambda: minsep.BallsInBins(epoch=2**70), "epoch is .* at most 2,147,483,647"),
         (lambda: minsep.Poisson(rate=True), "rate is True"),
         (lambda: minsep.Poisson(rate=b"0.5"), "rate is b'0.5'"),

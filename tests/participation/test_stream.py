@@ -8,6 +8,8 @@ from numpy.testing import assert_array_equal
 from scipy import stats
 
 import minsep
+from minsep.participation.times import draw_times
+from minsep.randomness import Key, KeyedWords
 from tests.oracles.participation import participation_law
 
 FALSE_ALARM = 1e-7
@@ -19,6 +21,10 @@ SCHEMES = [
     minsep.CyclicPoisson(rate=0.25, cycle=4),
     minsep.BallsInBins(epoch=4),
     minsep.BallsInBins(epoch=12),
+    minsep.RandomAllocation(epoch=1),
+    minsep.RandomAllocation(epoch=3),
+    minsep.RandomAllocation(epoch=4),
+    minsep.RandomAllocation(epoch=12),
     minsep.MinSep(rate=0.15, min_sep=1),
     minsep.MinSep(rate=0.15, min_sep=3),
     minsep.MinSep(rate=0.15, min_sep=3, start="cold"),
@@ -91,6 +97,9 @@ def test_special_cases_are_one_law():
         (minsep.MinSep(rate=0.15, min_sep=1), minsep.Poisson(rate=0.15)),
         (minsep.MinSep(rate=0.25, min_sep=4), minsep.BallsInBins(epoch=4)),
         (minsep.CyclicPoisson(rate=0.25, cycle=4), minsep.BallsInBins(epoch=4)),
+        (minsep.RandomAllocation(epoch=7), minsep.BallsInBins(epoch=7)),
+        (minsep.RandomAllocation(epoch=9), minsep.BallsInBins(epoch=9)),
+        (minsep.RandomAllocation(epoch=1), minsep.Poisson(rate=1.0)),
     ]:
         assert participation_law(one, 7) == pytest.approx(participation_law(two, 7))
 
@@ -115,6 +124,32 @@ def test_no_example_returns_within_min_sep(min_sep, load, start, iterations, num
         assert ((batch >= 0) & (batch < num_examples)).all()
         assert (time - last[batch] >= min_sep).all()
         last[batch] = time
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    epoch=st.integers(1, 20),
+    iterations=st.integers(1, 60),
+    num_examples=st.integers(1, 200),
+    seed=st.integers(0, 2**200),
+)
+def test_random_allocation_is_once_in_every_epoch(epoch, iterations, num_examples, seed):
+    x = participation(minsep.RandomAllocation(epoch=epoch), iterations, num_examples, seed)
+    for first in range(0, iterations, epoch):
+        times = x[:, first : first + epoch].sum(axis=1)
+        assert (times <= 1).all()
+        if first + epoch <= iterations:
+            assert (times == 1).all()
+
+
+@pytest.mark.parametrize("scheme", [minsep.RandomAllocation(epoch=3), minsep.RandomAllocation(epoch=5)], ids=repr)
+def test_times_of_single_examples_follow_the_same_law(scheme):
+    """Accounting draws times by `draw_times`, and not from a stream of batches."""
+    total, iterations = 50_000, 7
+    words = KeyedWords(Key.from_seed(3))
+    x = np.zeros((total, iterations), dtype=np.int8)
+    x[draw_times(scheme.law, iterations, total, words, 0)] = 1
+    assert chi_square(Counter(map(tuple, x.tolist())), participation_law(scheme, iterations), total) > FALSE_ALARM
 
 
 def test_batch_sizes_are_binomial_from_the_first_iteration():

@@ -57,9 +57,10 @@ Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the c
 Test = Annotated[str, typer.Option(help="betting, or fixed: the paper's test, with about 100/delta samples.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
-SCHEMES = ("min-sep", "cold-min-sep", "poisson", "cyclic-poisson", "balls-in-bins", "unamplified")
+SCHEMES = ("min-sep", "cold-min-sep", "poisson", "random-allocation", "cyclic-poisson", "balls-in-bins", "unamplified")
 _WITHOUT_MIN_SEP = {
     "poisson": "has no separation",
+    "random-allocation": "has no separation",
     "balls-in-bins": "always separates participations by an epoch",
     "unamplified": "always separates participations by an epoch",
 }
@@ -147,6 +148,8 @@ class Setting:
         match self.scheme:
             case "poisson":
                 return minsep.Poisson(rate)
+            case "random-allocation":
+                return minsep.RandomAllocation(epoch)
             case "cyclic-poisson":
                 return minsep.CyclicPoisson(rate, separation, "equal" if truncated else "random")
             case "balls-in-bins":

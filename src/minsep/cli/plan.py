@@ -53,7 +53,10 @@ def plan(
     min_sep: Annotated[int | None, counting("The separation of b-min-sep. Default: several are tried.")] = None,
     scheme: Annotated[
         list[str] | None,
-        typer.Option(help="Try only poisson, cyclic-poisson, balls-in-bins or min-sep; may be given several times."),
+        typer.Option(
+            help="Try only poisson, random-allocation, cyclic-poisson, balls-in-bins or min-sep; may be given several "
+            "times."
+        ),
     ] = None,
     model_size: Annotated[
         int | None, counting("Number of model parameters: limits the bands by the memory for noise.")

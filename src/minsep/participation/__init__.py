@@ -6,6 +6,7 @@ from minsep.participation.cyclic_poisson import CyclicPoisson
 from minsep.participation.min_sep import MinSep
 from minsep.participation.multi_attribution import MultiAttributionMinSep
 from minsep.participation.poisson import Poisson
+from minsep.participation.random_allocation import RandomAllocation
 from minsep.participation.scheme import IndependentScheme, Scheme, scheme_from
 from minsep.participation.stream import BatchSampler, BatchStream, PaddedBatch
 from minsep.participation.truncation import Truncation
@@ -23,6 +24,7 @@ __all__ = [
     "MultiAttributionMinSep",
     "PaddedBatch",
     "Poisson",
+    "RandomAllocation",
     "Scheme",
     "Truncation",
     "Unamplified",

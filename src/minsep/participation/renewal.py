@@ -4,7 +4,8 @@ After each participation an example rests, and then takes part at the first succ
 gap to its next participation is `rest + stride * G` with G geometric, and a batch costs as much as its examples: each
 is looked at when it takes part, and not before. (Poisson: rest 0, stride 1. b-min-sep: rest b - 1, stride 1. Cyclic
 Poisson: stride b. Balls-in-bins: probability 1.) The first participation comes `stride * (G - 1)` after a phase that is
-1 with some probability and else uniform on the others.
+1 with some probability and else uniform on the others. In random allocation the phase is drawn anew in every epoch, so
+the next participation is at a phase of the next epoch.
 
 Examples wait in linked lists, one for each iteration: `waiting[t]` is the first example that takes part at time t, and
 `following[e]` the one after e, or -1. That is one integer for each example.
@@ -34,6 +35,8 @@ class RenewalLaw(NamedTuple):
     first_phase: float = 1.0
     ordered: bool = False
     """Whether the phase follows from the example's index instead of chance."""
+    epoch: int = 0
+    """Length of epochs, in each of which an example takes part once at a phase drawn anew; 0 if there are none."""
 
     @classmethod
     def min_sep(cls, prob: float, separation: int, warm: bool) -> "RenewalLaw":
@@ -46,6 +49,11 @@ class RenewalLaw(NamedTuple):
         """Cyclic Poisson sampling: a uniform phase, and whole cycles between."""
         return cls(prob=prob, stride=cycle, phases=cycle, first_phase=1 / cycle, ordered=ordered)
 
+    @classmethod
+    def allocation(cls, epoch: int) -> "RenewalLaw":
+        """Random allocation: once in every epoch, at a uniform phase."""
+        return cls(prob=1.0, phases=epoch, first_phase=1 / epoch, epoch=epoch)
+
     @property
     def log_miss(self) -> float:
         """Logarithm of the probability of not taking part."""
@@ -56,6 +64,19 @@ class RenewalLaw(NamedTuple):
         """Number of iterations from one participation to the next, at least."""
         return self.rest + self.stride
 
+    @property
+    def mean_gap(self) -> float:
+        """Expected number of iterations from one participation to the next."""
+        return self.epoch or self.rest + self.stride / self.prob
+
+    def most_participations(self, iterations: int) -> int:
+        """Return the largest number of participations in a run.
+
+        >>> RenewalLaw.allocation(epoch=4).most_participations(10)
+        3
+        """
+        return -(-iterations // (self.epoch or self.gap))
+
 
 @numba.njit(inline="always")
 def first_phase(word, phases, first_prob):  # type: ignore[no-untyped-def]  # pragma: no cover
@@ -65,6 +86,15 @@ def first_phase(word, phases, first_prob):  # type: ignore[no-untyped-def]  # pr
         return 1
     share = (position - first_prob) / (1.0 - first_prob)
     return 2 + min(int(share * (phases - 1)), phases - 2)
+
+
+@numba.njit(inline="always")
+def next_time(time, word, law, log_miss):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Return the time of the participation after one at `time`, as a float that may be large."""
+    if law.epoch > 0:
+        ended = ((int(time) - 1) // law.epoch + 1) * law.epoch
+        return float(ended + first_phase(word, law.phases, law.first_phase))
+    return time + law.rest + law.stride * (1.0 + failures(word, log_miss))
 
 
 @numba.njit(nogil=True, cache=True)
@@ -103,7 +133,7 @@ def return_batch(waiting, following, time, batch, words, law, log_miss):  # type
     """Put the examples of a batch into the lists of their next participations, one word each."""
     iterations = waiting.size - 1
     for k in range(batch.size):
-        after = time + law.rest + law.stride * (1.0 + failures(words[k], log_miss))
+        after = next_time(time, words[k], law, log_miss)
         if after <= iterations:
             following[batch[k]] = waiting[int(after)]
             waiting[int(after)] = batch[k]

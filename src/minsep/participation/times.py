@@ -4,7 +4,7 @@ import numba
 import numpy as np
 
 from minsep.arrays import IntegerArray
-from minsep.participation.renewal import RenewalLaw, first_phase
+from minsep.participation.renewal import RenewalLaw, first_phase, next_time
 from minsep.randomness import KeyedWords
 from minsep.randomness.variates import failures
 
@@ -16,8 +16,7 @@ def draw_times(
 
     The result is a function of (law, iterations, count, key, stream).
     """
-    mean_gap = law.rest + law.stride / law.prob
-    room = int(count * (4 + 1.5 * iterations / mean_gap)) + 64
+    room = int(count * (4 + 1.5 * iterations / law.mean_gap)) + 64
     while True:
         source = words.take(stream, room + room % 2)
         examples = np.empty(room, dtype=np.int64)
@@ -44,6 +43,6 @@ def _walk(words, iterations, count, law, log_miss, examples, times):  # type: ig
             examples[found] = example
             times[found] = int(time) - 1
             found += 1
-            time += law.rest + law.stride * (1.0 + failures(words[used], log_miss))
+            time = next_time(time, words[used], law, log_miss)
             used += 1
     return found

@@ -11,6 +11,7 @@ from minsep.participation import (
     MinSep,
     MultiAttributionMinSep,
     Poisson,
+    RandomAllocation,
     Scheme,
     UserMinSep,
 )
@@ -76,6 +77,30 @@ class PoissonFamily(Family):
     def name(self, separation: int) -> str:
         """Return the scheme in words."""
         return Poisson.in_words(separation)
+
+
+class RandomAllocationFamily(Family):
+    """DP-SGD with exactly one participation an epoch."""
+
+    kind = RandomAllocation.kind
+    words = "DP-SGD, random allocation"
+    covers_users = False
+
+    def bands(self, max_bands: int) -> list[int]:
+        """Return 1: more bands need a separation."""
+        return [1]
+
+    def separations(self, task: Task, bands: int, min_sep: int | None, epoch_is_tried: bool) -> list[int]:
+        """Return 1: the end of an epoch and the beginning of the next are neighbours."""
+        return [1]
+
+    def scheme(self, task: Task, separation: int) -> Scheme:
+        """Return the scheme for a task."""
+        return RandomAllocation(task.epoch)
+
+    def name(self, separation: int) -> str:
+        """Return the scheme in words."""
+        return RandomAllocation.in_words(separation)
 
 
 class CyclicPoissonFamily(Family):
@@ -178,7 +203,14 @@ class BlockingFamily(MinSepFamily):
 
 FAMILIES: dict[str, Family] = {
     family.kind: family
-    for family in (PoissonFamily(), CyclicPoissonFamily(), BallsInBinsFamily(), MinSepFamily(), BlockingFamily())
+    for family in (
+        PoissonFamily(),
+        RandomAllocationFamily(),
+        CyclicPoissonFamily(),
+        BallsInBinsFamily(),
+        MinSepFamily(),
+        BlockingFamily(),
+    )
 }
 BASELINES = tuple(kind for kind, family in FAMILIES.items() if family.is_baseline)
 """The schemes that b-min-sep is compared with."""

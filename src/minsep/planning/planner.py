@@ -136,8 +136,9 @@ def plan(
 ) -> Plan:
     """Find the mechanism of least error for a task at (epsilon, delta), and certify it.
 
-    - Tried are DP-SGD with Poisson sampling, cyclic Poisson, balls-in-bins and b-min-sep, with 1, 2, 4, ... up to
-      `max_bands` bands and separations from the bands up to an epoch; `min_sep` fixes the separation of b-min-sep.
+    - Tried are DP-SGD with Poisson sampling and with random allocation, cyclic Poisson, balls-in-bins and b-min-sep,
+      with 1, 2, 4, ... up to `max_bands` bands and separations from the bands up to an epoch; `min_sep` fixes the
+      separation of b-min-sep.
     - They are ranked by the root mean squared error of the `workload` at the noise that each needs, as estimated:
       prefix sums, unless it says what the optimiser does. Strategies are optimal for it; the best of them are then
       tuned to the sampling (`tune`), and the winner is calibrated with a certificate.

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 INK, QUIET, GRID = "#1c2430", "#5a6473", "#dfe3e8"
-BLUE, ORANGE, TEAL, GREY = "#2458c6", "#b4500f", "#0f7a63", "#6b7280"
+BLUE, ORANGE, TEAL, GREY, VIOLET = "#2458c6", "#b4500f", "#0f7a63", "#6b7280", "#7d3c98"
 BAND, PALE, GOLD = "#d6e2f8", "#7396d9", "#e0a100"
 # From far below 1, through 1 in the middle, to far above 1: blue is better. Dark text is legible on all of them.
 DIVERGING = ("#6c98e8", "#b3caf3", "#f4f4f2", "#f3caa8", "#e48f50")
@@ -16,6 +16,7 @@ NIGHT = {
     ORANGE: "#f2a067",
     TEAL: "#5ccbad",
     GREY: "#9aa3b2",
+    VIOLET: "#c9a0e8",
     BAND: "#22345a",
     PALE: "#5b79b8",
     GOLD: "#ffcf4d",
@@ -37,6 +38,7 @@ class Style(NamedTuple):
 
 STYLES = {
     "poisson": Style(GREY, "diamond", "D"),
+    "random-allocation": Style(VIOLET, "x", "X"),
     "cyclic-poisson": Style(ORANGE, "square", "s"),
     "balls-in-bins": Style(TEAL, "triangle-up", "^"),
     "min-sep": Style(BLUE, "circle", "o"),

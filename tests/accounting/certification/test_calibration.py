@@ -19,7 +19,13 @@ def refusing(certify_by):
 
 @pytest.mark.parametrize(
     "scheme",
-    [minsep.MinSep(0.02, 10), minsep.MinSep(0.02, 10, "cold"), minsep.BallsInBins(50), minsep.Poisson(0.02)],
+    [
+        minsep.MinSep(0.02, 10),
+        minsep.MinSep(0.02, 10, "cold"),
+        minsep.BallsInBins(50),
+        minsep.RandomAllocation(40),
+        minsep.Poisson(0.02),
+    ],
     ids=repr,
 )
 def test_calibration_is_certified_and_near_the_estimate(scheme):
@@ -42,6 +48,15 @@ def test_calibration_always_has_an_answer(monkeypatch):
     assert found.certificate.passed
     assert isinstance(found.mechanism.scheme, minsep.CyclicPoisson)
     assert not found.rungs[-1].passed
+
+
+def test_random_allocation_falls_back_to_poisson_sampling(monkeypatch):
+    monkeypatch.setattr(calibration, "certify_by", refusing(calibration.certify_by))
+    identity = minsep.BandedToeplitz.identity(iterations=60)
+    found = minsep.calibrate(identity, minsep.RandomAllocation(20), epsilon=2.0, delta=1e-3, seed=0)
+    assert found.certificate.passed
+    assert found.mechanism.scheme == minsep.Poisson(1 / 20)
+    assert "DP-SGD, random allocation was not certified" in found.fallback
 
 
 def test_progress_is_reported():

@@ -33,6 +33,7 @@ CASES = {
     "cut": (mechanism(MIN_SEP, 0.85, truncation=minsep.Truncation(50, 1000)), 2.0, 1e-3, {}),
     "cut, by recursions": (mechanism(MIN_SEP, 1.05, truncation=minsep.Truncation(35, 1000)), 2.0, 5e-3, {}),
     "the paper's verifier": (mechanism(minsep.BallsInBins(20), 1.7), 0.8, 6e-2, {"test": "fixed"}),
+    "sampled and moment": (mechanism(minsep.RandomAllocation(20), 1.0, IDENTITY), 1.5, 1e-3, {}),
     "several users": (mechanism(CONDITIONAL, 1.8), 2.0, 1e-3, {}),
 }
 
@@ -48,9 +49,10 @@ def kinds(name):
 
 
 def test_the_cases_have_every_kind_of_proof():
-    assert {kind for name in CASES for kind in kinds(name)} == {"exact", "immediate", "tangent", "bound", "sampled"}
+    found = {kind for name in CASES for kind in kinds(name)}
+    assert found == {"exact", "immediate", "tangent", "moment", "bound", "sampled"}
     laws = {proof.law["kind"] for name in CASES for proof in certificate_of(name).proofs if proof.kind == "sampled"}
-    assert laws == {"plain", "tilted", "shifted"}
+    assert laws == {"plain", "tilted", "shifted", "allocated"}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -127,6 +129,19 @@ def test_every_number_beside_the_proofs_is_refused_or_information(name):
     for path in INFORMATION - {("memory",)}:  # another limit of memory may lead to the same search
         other = minsep.Certificate.from_json(json.dumps(with_change(content, path)))
         assert not minsep.verify(other, reproduce=True).holds
+
+
+def test_a_moment_bounds_add_of_random_allocation_alone():
+    certificate = certificate_of("sampled and moment")
+    remove, add = certificate.proofs
+    for forged in (
+        replace(certificate, proofs=(replace(add, claim=remove.claim), add)),
+        replace(certificate, mechanism=mechanism(minsep.BallsInBins(20), 1.0, IDENTITY).describe()),
+        replace(certificate, proofs=(remove, replace(add, order=1e4))),
+        replace(certificate, proofs=(remove, replace(add, order=-1.0))),
+        replace(certificate, proofs=(remove, replace(add, noise_multiplier=2.0))),
+    ):
+        assert not minsep.verify(forged).holds
 
 
 def test_a_proof_of_another_mechanism_budget_or_test_is_refused():
@@ -229,7 +244,7 @@ def test_the_checker_needs_nothing_of_the_prover(monkeypatch):
     check(certificate, LOCAL)
     source = Path(checker.__file__).read_text()
     assert "prover" not in source.split('"""', 2)[2]
-    assert len(source.splitlines()) <= 180
+    assert len(source.splitlines()) <= 185
 
 
 def test_what_a_broken_checker_would_miss_is_caught(monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import minsep
-from minsep.accounting.pairs import BallsInBinsPair, CyclicPair, MinSepPair, TruncatedPair
+from minsep.accounting.pairs import AllocationPair, BallsInBinsPair, CyclicPair, MinSepPair, TruncatedPair
 from minsep.randomness import Key
 from tests.oracles.divergence import group_law, log_ratio, truncated_laws
 from tests.oracles.participation import participation_law
@@ -84,6 +84,36 @@ def test_balls_in_bins_is_exact_for_any_strategy(epoch, sigma):
     ):
         pair = BallsInBinsPair(c, sigma, cycle=epoch)
         assert_allclose(pair.log_ratios(y), log_ratio(law, c.dense(), sigma, y), rtol=1e-11, atol=1e-10)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 9])
+@pytest.mark.parametrize("epoch", [1, 2, 3, 4, 12])
+@pytest.mark.parametrize("sigma", [0.03, *SIGMAS])
+def test_random_allocation_equals_enumeration(n, epoch, sigma):
+    c, y = strategy(n, 1), samples(n, sigma)
+    law = participation_law(minsep.RandomAllocation(epoch), n)
+    pair = AllocationPair(c, sigma, epoch=epoch)
+    assert_allclose(pair.log_ratios(y), log_ratio(law, c.dense(), sigma, y), rtol=1e-11, atol=1e-10)
+    assert pair.no_participation == pytest.approx(law.get((0,) * n, 0.0), rel=1e-12, abs=1e-300)
+
+
+def test_random_allocation_is_a_product_over_epochs():
+    """Long epochs, which the kernel takes block by block; the last is cut."""
+    n, epoch, sigma = 350, 117, 0.6
+    c, y = strategy(n, 1), samples(n, sigma)
+    parts = [y[:, first : first + epoch] for first in range(0, n, epoch)]
+    expected = sum(BallsInBinsPair(strategy(p.shape[1], 1), sigma, cycle=epoch).log_ratios(p) for p in parts)
+    assert_allclose(AllocationPair(c, sigma, epoch=epoch).log_ratios(y), expected, rtol=1e-12)
+
+
+def test_random_allocation_refuses_bands():
+    with pytest.raises(ValueError, match="bands is 2"):
+        AllocationPair(strategy(5, 2), 1.0, epoch=2)
+    identity = minsep.BandedToeplitz.identity(iterations=6)
+    uneven = minsep.Dense(np.diag([1.0, 0.5, 1.0, 1.0, 1.0, 1.0]))
+    for c, cut in [(strategy(6, 2), None), (uneven, None), (identity, minsep.Truncation(5, 100))]:
+        with pytest.raises(ValueError, match="no sampled accounting; supported are: RandomAllocation"):
+            minsep.estimate_delta(minsep.Mechanism(c, minsep.RandomAllocation(3), 1.0, cut), 1.0)
 
 
 def test_balls_in_bins_is_min_sep_with_certainty():
@@ -171,6 +201,7 @@ def test_extreme_ratios_do_not_overflow():
         MinSepPair(c, 0.02, prob=1.0, min_sep=3, warm=True),
         CyclicPair(c, 0.02, prob=0.3, cycle=3),
         BallsInBinsPair(c, 0.02, cycle=3),
+        AllocationPair(minsep.BandedToeplitz.identity(iterations=n), 0.02, epoch=7),
     ]
     y = np.stack([np.full(n, 5.0), np.full(n, -5.0), np.zeros(n)])
     for pair in pairs:
@@ -178,12 +209,18 @@ def test_extreme_ratios_do_not_overflow():
         assert np.isfinite(ratios).all()
         assert ratios[0] > 1e4
     assert pairs[3].log_ratios(y)[1] < -1e4
+    assert pairs[4].log_ratios(y)[1] < -1e4
 
 
 def test_a_nan_is_not_swallowed():
     c = minsep.BandedToeplitz.identity(iterations=5)
     y = np.array([[0.0, np.nan, 0.0, 0.0, 0.0], [0.0] * 5])
-    for pair in (MinSepPair(c, 1.0, prob=0.3, min_sep=2, warm=True), CyclicPair(c, 1.0, prob=0.3, cycle=2)):
+    for pair in (
+        MinSepPair(c, 1.0, prob=0.3, min_sep=2, warm=True),
+        CyclicPair(c, 1.0, prob=0.3, cycle=2),
+        AllocationPair(c, 1.0, epoch=2),
+        AllocationPair(c, 1.0, epoch=1),
+    ):
         ratios = pair.log_ratios(y)
         assert np.isnan(ratios[0])
         assert np.isfinite(ratios[1])

@@ -21,14 +21,15 @@ from minsep.accounting.certification.proofs import (
     BoundProof,
     ExactProof,
     ImmediateProof,
+    MomentProof,
     Refusal,
     SampledProof,
     TangentProof,
 )
 from minsep.accounting.directions import DIRECTIONS
 from minsep.accounting.exact import spacing_for
-from minsep.accounting.importance import BoundedLaw, PlainLaw, add_bound, law_from, tangent_at
-from minsep.accounting.pairs import TiltablePair
+from minsep.accounting.importance import BoundedLaw, PlainLaw, add_bound, law_from, moment_bound, tangent_at
+from minsep.accounting.pairs import AllocationPair, TiltablePair
 from minsep.accounting.reduction import reduction_for, unreduced
 from minsep.accounting.schemes import exact_curve
 from minsep.accounting.sequential import MOST_LEVEL, Wealth, false_pass_probability
@@ -85,7 +86,7 @@ def _check_proof(proof: AnyProof, certificate: Certificate, mechanism: Mechanism
         _require_claim(proof.claim, Claim(direction, epsilon, certificate.level))
         _require(delta <= certificate.level, f"delta is {delta:g}, above {certificate.level:g}")
         return
-    if isinstance(proof, TangentProof | BoundProof | SampledProof):
+    if isinstance(proof, TangentProof | MomentProof | BoundProof | SampledProof):
         # More noise is never less private.
         _require(proof.noise_multiplier <= mechanism.noise_multiplier, "a proof has more noise than the mechanism")
         mechanism = mechanism.with_noise_multiplier(proof.noise_multiplier)
@@ -104,6 +105,11 @@ def _check_proof(proof: AnyProof, certificate: Certificate, mechanism: Mechanism
             tangent = tangent_at(pair, proof.tangent_distance) if isinstance(pair, TiltablePair) else None
             _require(tangent is not None and direction == "add", "there is no tangent")
             bound = math.nan if tangent is None else add_bound(tangent, claim.epsilon)
+            _require_equal("bound", proof.bound, bound)
+            _require(bound <= claim.level, f"the bound {bound:g} is above the level {claim.level:g}")
+        case MomentProof():
+            _require(isinstance(pair, AllocationPair) and direction == "add", "there is no moment")
+            bound = moment_bound(pair, claim.epsilon, proof.order) if isinstance(pair, AllocationPair) else math.nan
             _require_equal("bound", proof.bound, bound)
             _require(bound <= claim.level, f"the bound {bound:g} is above the level {claim.level:g}")
         case BoundProof():

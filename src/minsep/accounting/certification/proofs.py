@@ -79,6 +79,20 @@ class TangentProof(Proof):
 
 
 @dataclass(frozen=True)
+class MomentProof(Proof):
+    """A negative moment of P/Q bounds delta, by quadrature from above."""
+
+    noise_multiplier: float
+    order: float
+    bound: float
+    kind = "moment"
+
+    def summary(self) -> str:
+        """Return the proof in words."""
+        return f"a moment of P/Q bounds delta by {self.bound:.3g}, at most {self.claim.level:.3g}"
+
+
+@dataclass(frozen=True)
 class BoundProof(Proof):
     """The bound of a law is at most the level, so that no sample is needed."""
 
@@ -166,7 +180,7 @@ class Refusal(Proof):
         return self.reason
 
 
-AnyProof = ExactProof | ImmediateProof | TangentProof | BoundProof | SampledProof | Refusal
+AnyProof = ExactProof | ImmediateProof | TangentProof | MomentProof | BoundProof | SampledProof | Refusal
 
 
 def odds(log_wealth: float) -> str:

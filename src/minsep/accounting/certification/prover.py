@@ -19,6 +19,7 @@ from minsep.accounting.certification.proofs import (
     BoundProof,
     ExactProof,
     ImmediateProof,
+    MomentProof,
     Refusal,
     SampledProof,
     TangentProof,
@@ -30,11 +31,12 @@ from minsep.accounting.importance import (
     BoundedLaw,
     PlainLaw,
     best_law,
+    best_moment,
     best_tangent,
     law_from,
     shifted_laws,
 )
-from minsep.accounting.pairs import Pair, TiltablePair
+from minsep.accounting.pairs import AllocationPair, Pair, TiltablePair
 from minsep.accounting.reduction import Reduction, best_reduction, unreduced
 from minsep.accounting.sequential import MOST_LEVEL, BettingVerifier, FixedSampleVerifier, Verifier, Wealth
 from minsep.engine import LOCAL, Compute
@@ -108,6 +110,10 @@ class Prover:
             bound, tangent = best_tangent(pair, claim.epsilon)
             if tangent is not None and bound <= claim.level:
                 return TangentProof(claim, mechanism.noise_multiplier, tangent.distance, bound)
+        if direction == "add" and isinstance(pair, AllocationPair):
+            bound, order = best_moment(pair, claim.epsilon)
+            if bound <= claim.level:
+                return MomentProof(claim, mechanism.noise_multiplier, order, bound)
         match self.verifier:
             case BettingVerifier() as betting:
                 return self._bet(pair, claim, betting, seed, way)

@@ -7,7 +7,7 @@ from typing import Any
 from minsep.accounting.certification.certificate import Certificate
 from minsep.accounting.certification.certify import certify_by
 from minsep.accounting.certification.checker import CheckError, check
-from minsep.accounting.certification.proofs import BoundProof, SampledProof, TangentProof
+from minsep.accounting.certification.proofs import BoundProof, MomentProof, SampledProof, TangentProof
 from minsep.accounting.certification.prover import Prover
 from minsep.accounting.sequential import verifier_for
 from minsep.budget import Budget
@@ -92,7 +92,11 @@ def _reproduce(certificate: Certificate, compute: Compute) -> None:
             certificate.seed,
         ):
             add_proof = prover.prove(mechanism.with_noise_multiplier(sigma), "add", seed)
-        case TangentProof(noise_multiplier=sigma) | BoundProof(noise_multiplier=sigma):
+        case (
+            TangentProof(noise_multiplier=sigma)
+            | MomentProof(noise_multiplier=sigma)
+            | BoundProof(noise_multiplier=sigma)
+        ):
             add_proof = prover.prove(mechanism.with_noise_multiplier(sigma), "add", certificate.seed)
     budget = Budget(certificate.epsilon, certificate.delta)
     again = certify_by(prover, mechanism, budget, certificate.seed, add_proof)

@@ -24,8 +24,8 @@ class Estimate:
 
     - `value` is the larger of the two directions, `remove` and `add`; a `stderr` of 0 means that it needed no samples.
     - `remove_stderr` and `add_stderr` are the standard errors of the directions; infinite if they cannot be trusted.
-    - `remove_bound` and `add_bound` are upper bounds where a delta is not resolved: proven, or from plain samples with
-      a chance of error of 1e-6. Elsewhere they are None.
+    - `remove_bound` and `add_bound` are upper bounds where a value is not resolved: proven, or from plain samples with
+      a chance of error of 1e-6. Elsewhere they are None, and for an epsilon where none is known.
     - `resolved` says whether the value can be trusted.
     - `direction` says which of them is larger.
     - `method` is how it was computed, and `samples` is the number of samples in each direction.
@@ -256,7 +256,11 @@ def estimate_epsilon(
         return Estimate(remove, add, 0.0, 0.0, exact.method, 0, exact.upper_bound)
     work = Sampling(mechanism, samples, seed, method, event, compute)
     (remove, remove_stderr), (add, add_stderr) = (work.epsilon(delta, direction) for direction in DIRECTIONS)
-    return Estimate(remove, add, remove_stderr, add_stderr, work.method, work.samples, work.upper_bound)
+    bounds = (
+        work.epsilon_bound(delta, direction) if math.isinf(stderr) else None
+        for direction, stderr in zip(DIRECTIONS, (remove_stderr, add_stderr), strict=True)
+    )
+    return Estimate(remove, add, remove_stderr, add_stderr, work.method, work.samples, work.upper_bound, *bounds)
 
 
 def _check_work(samples: int, seed: int) -> None:

@@ -15,17 +15,20 @@ from minsep.accounting.estimation.pilot import Pilot, run_pilot
 from minsep.accounting.exact import PldCurve
 from minsep.accounting.importance import (
     AdaptedLaw,
+    AllocatedLaw,
     Law,
     MixedLaw,
     PlainLaw,
     TiltedLaw,
     affordable,
+    best_allocated,
     best_law,
+    best_moment,
     best_tangent,
     may_spread,
     shared,
 )
-from minsep.accounting.pairs import TiltablePair
+from minsep.accounting.pairs import AllocationPair, TiltablePair
 from minsep.accounting.reduction import shift_of, shortened
 from minsep.accounting.schemes import pair_of, unsupported
 from minsep.arrays import FloatArray
@@ -49,6 +52,7 @@ _GOOD = 0.02  # relative standard error of an epsilon that needs no such grid
 _FEWEST_EFFECTIVE = 30.0  # below that a standard error means little
 _FAR = 6.0  # standard errors
 _LEAST_BOUND = 1e-300  # what a bound that underflows is said to be
+_CLOSE = 1e-4  # relative width at which a search for an epsilon ends
 _CONFIDENCE = 1e-6  # chance that a bound from plain samples is too small
 
 
@@ -72,7 +76,7 @@ class Sampling:
         self.samples = samples
         # For a truncated mechanism, the adversary sees more than what is released.
         self.upper_bound = self.pair.upper_bound or self.pair.stronger_adversary
-        tilts = (
+        tilts = isinstance(self.pair, AllocationPair) or (
             isinstance(self.pair, TiltablePair)
             and not self.pair.upper_bound
             and self.pair.single.min_sep <= max(self.pair.strategy.iterations, _LONGEST_TILTED)
@@ -114,7 +118,8 @@ class Sampling:
                 "probability of never taking part."
             )
         law = self._law_for(direction, epsilons[~free])
-        self.laws[direction] = law
+        if not isinstance(law, AllocatedLaw):  # which is chosen without a pilot
+            self.laws[direction] = law
         samples = self.samples
         if isinstance(law, MixedLaw):
             # Whole rounds of the parts, so that each gets its share.
@@ -200,12 +205,17 @@ class Sampling:
             return self._law(direction, (low + high) / 2)
         count = min(2 + round((high - low) / 2), _MOST_PARTS)
         parts = [self._law(direction, epsilon) for epsilon in np.linspace(low, high, count)]
-        distinct = tuple(dict.fromkeys(part for part in parts if isinstance(part, AdaptedLaw | TiltedLaw)))
+        distinct = tuple(
+            dict.fromkeys(part for part in parts if isinstance(part, AdaptedLaw | AllocatedLaw | TiltedLaw))
+        )
         return MixedLaw(distinct) if len(distinct) > 1 else parts[-1]
 
     def _law(self, direction: Direction, epsilon: float) -> Law:
         """Return the sampling law: for tilted sampling, the one that a separate pilot found."""
-        if self.method == "plain":
+        if isinstance(self.pair, AllocationPair) and self.method == "tilted" and direction == "remove":
+            # The second moment of X is at most delta times the bound, so the least bound makes a good law.
+            return best_allocated(self.pair, epsilon)
+        if self.method == "plain" or isinstance(self.pair, AllocationPair):
             return PlainLaw(self.pair, direction)
         assert isinstance(self.pair, TiltablePair)
         pilot = run_pilot(self.pair, direction, epsilon, self._key.derive("pilot"), self._compute)
@@ -224,6 +234,9 @@ class Sampling:
         """Return where an estimate can be trusted: many samples count, and what must be 1 is 1."""
         first, second = sums.moments
         resolved = np.asarray((first > 0) & (first**2 >= _FEWEST_EFFECTIVE * second))
+        if isinstance(law, AllocatedLaw):
+            # X has a proven bound near delta. dP/dP' has none: with many copies its mean tells nothing.
+            return resolved
         mean, square = sums.control / samples
         error = math.sqrt(max(square - mean**2, 0.0) / samples)
         if abs(mean - 1) > _FAR * error + 1e-3:
@@ -245,17 +258,38 @@ class Sampling:
         shift = shift_of(self._share, epsilon, direction)
         if self._event is not None:
             return 1.0
-        if isinstance(self.pair, TiltablePair) and not self.pair.upper_bound:
-            bound = math.exp(best_law(self.pair, direction, shift.epsilon).log_bound(shift.epsilon))
-            if direction == "add":
-                bound = min(bound, best_tangent(self.pair, shift.epsilon)[0])
-            return min(max(shift.factor * bound, _LEAST_BOUND), 1.0)
+        proven = self._proven_bound(shift.epsilon, direction)
+        if proven is not None:
+            return min(max(shift.factor * proven, _LEAST_BOUND), 1.0)
         sums = self._sums(PlainLaw(self.pair, direction), np.array([shift.epsilon]), self.samples)
         hits = float(sums.moments[0, 0])
         # X lies in [0, 1]: the largest mean for which the sum is not surprisingly small, by Chernoff's inequality.
         log_term = -math.log(_CONFIDENCE)
         most = hits + log_term + math.sqrt(log_term * (log_term + 2 * hits))
         return min(shift.factor * most / self.samples, 1.0)
+
+    def _proven_bound(self, epsilon: float, direction: Direction) -> float | None:
+        """Return a bound on the delta of the pair that needs no samples; None where none is known."""
+        if isinstance(self.pair, AllocationPair) and direction == "add":
+            return best_moment(self.pair, epsilon)[0]
+        if not isinstance(self.pair, AllocationPair | TiltablePair) or self.pair.upper_bound:
+            return None
+        bound = math.exp(best_law(self.pair, direction, epsilon).log_bound(epsilon))
+        if direction == "add" and isinstance(self.pair, TiltablePair):
+            bound = min(bound, best_tangent(self.pair, epsilon)[0])
+        return bound
+
+    def epsilon_bound(self, delta: float, direction: Direction) -> float | None:
+        """Return an upper bound on the epsilon of a delta that could not be resolved; None where none is known."""
+        if not isinstance(self.pair, AllocationPair) or direction == "remove" or self._event is not None:
+            return None
+        low, high = 0.0, 1.0
+        while best_moment(self.pair, high)[0] > delta and high < _MOST_EPSILON:
+            low, high = high, 2 * high
+        while high - low > _CLOSE * high:
+            middle = (low + high) / 2
+            low, high = (middle, high) if best_moment(self.pair, middle)[0] > delta else (low, middle)
+        return high if high < _MOST_EPSILON else None
 
 
 class _Sums(NamedTuple):

@@ -6,12 +6,13 @@ from functools import cache
 from scipy import optimize
 
 from minsep.accounting.directions import Direction
+from minsep.accounting.importance.allocated import MOST_COPIES, AllocatedLaw, best_allocated
 from minsep.accounting.importance.base import BoundedLaw
 from minsep.accounting.importance.plain import PlainLaw
 from minsep.accounting.importance.shifted import ShiftedLaw, shifted_laws
 from minsep.accounting.importance.tilted import TiltedLaw
 from minsep.accounting.importance.tuple_law import DEFAULT_MEMORY, affordable
-from minsep.accounting.pairs import Pair, TiltablePair
+from minsep.accounting.pairs import AllocationPair, Pair, TiltablePair
 from minsep.identity import Description
 
 _SMALL = 1_000.0  # times the level: tens of thousands of samples, not worth a longer search
@@ -41,6 +42,9 @@ def law_from(description: Description, pair: Pair, direction: Direction) -> Boun
         } if not rest:
             if isinstance(pair, TiltablePair) and direction == "add" and strength > 0:
                 return ShiftedLaw(pair, distance, strength)
+        case {"kind": "allocated", "copies": int() as copies, **rest} if not rest:
+            if isinstance(pair, AllocationPair) and direction == "remove" and 1 <= copies <= MOST_COPIES:
+                return AllocatedLaw(pair, direction, copies)
     raise ValueError(f"The law is {description!r}, but this mechanism has no such law.")
 
 
@@ -54,6 +58,8 @@ def law_in_words(description: Description) -> str:
         case {"kind": "tilted", "copies": copies, "tilt": tilt, **rest}:
             of = " of the user" if rest else ""
             return f"a tilted law ({copies} cop{'y' if copies == 1 else 'ies'}{of}, tilt {tilt:.3g})"
+        case {"kind": "allocated", "copies": copies}:
+            return f"a tilted law ({copies} copies)"
         case {"kind": "shifted", "strength": strength}:
             return f"noise moved along a tangent of log P/Q (strength {strength:.3g})"
     return "the mechanism itself"
@@ -62,11 +68,14 @@ def law_in_words(description: Description) -> str:
 def best_law(
     pair: Pair, direction: Direction, epsilon: float, memory: int = DEFAULT_MEMORY, enough: float = 0.0
 ) -> BoundedLaw:
-    """Return the law of least bound: tilted with the best (k, t) that fits into memory, or plain.
+    """Return the law of least bound: tilted with the best (k, t) that fits into memory, allocated, or plain.
 
     A bound of `enough` ends the search. The choice depends on no sample, so it does not weaken the guarantee.
     """
     best: BoundedLaw = PlainLaw(pair, direction)
+    if isinstance(pair, AllocationPair) and direction == "remove":
+        allocated = best_allocated(pair, epsilon)
+        return allocated if allocated.copies > 1 else best
     if not isinstance(pair, TiltablePair) or pair.upper_bound:
         return best
     least, small = 0.0, _SMALL * enough

@@ -7,9 +7,10 @@ from scipy.special import logsumexp
 
 from minsep.accounting.directions import Direction
 from minsep.accounting.importance.adapted import AdaptedLaw
+from minsep.accounting.importance.allocated import AllocatedLaw
 from minsep.accounting.importance.base import Law
 from minsep.accounting.importance.tilted import TiltedLaw
-from minsep.accounting.pairs import TiltablePair
+from minsep.accounting.pairs import ParticipationPair
 from minsep.arrays import FloatArray
 from minsep.randomness import Key
 
@@ -21,10 +22,10 @@ class MixedLaw(Law):
     The density is that of the mixture with equal shares, so the number of chunks must be a multiple of `len(parts)`.
     """
 
-    parts: tuple[AdaptedLaw | TiltedLaw, ...]
+    parts: tuple[AdaptedLaw | AllocatedLaw | TiltedLaw, ...]
 
     @property
-    def pair(self) -> TiltablePair:  # type: ignore[override]
+    def pair(self) -> ParticipationPair:  # type: ignore[override]
         """Pair of all parts."""
         return self.parts[0].pair
 

@@ -145,6 +145,49 @@ def cyclic_log_ratios(rows, offsets, log_miss, cycle, constants):  # type: ignor
     return total
 
 
+def allocation_log_ratios(rows: Rows, offsets: FloatArray, epoch: int) -> FloatArray:
+    """Return the sum over epochs of log((missing + sum over its iterations of e^(gain_i)) / epoch).
+
+    gain_i = score_i + offsets[i]. What the last epoch lacks at the end of the run is missing, and counts as 1 each.
+    """
+    groups = (rows[first : first + _ROWS_TOGETHER] for first in range(0, rows.shape[0], _ROWS_TOGETHER))
+    return np.concatenate([_allocation(group, offsets, epoch) for group in groups])
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
+def _allocation(rows, offsets, epoch):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Sums of exponentials, relative to the largest gain of the epoch so far."""
+    n = offsets.size
+    samples = 2 * rows.shape[0]
+    ratios = np.zeros(samples)
+    highest, total, peak = np.empty(samples), np.empty(samples), np.empty(samples)
+    gains = np.empty((_BLOCK, samples))
+    for first in range(0, n, epoch):
+        last = min(first + epoch, n)
+        missing = epoch - (last - first)
+        highest[:] = 0.0 if missing > 0 else -np.inf
+        total[:] = missing
+        for start in range(first, last, _BLOCK):
+            stop = min(start + _BLOCK, last)
+            side_by_side(rows, start, stop, gains)
+            peak[:] = highest
+            for i in range(start, stop):
+                gain, offset = gains[i - start], offsets[i]
+                for s in range(samples):
+                    gain[s] += offset
+                    peak[s] = gain[s] if gain[s] > peak[s] else peak[s]
+            for s in range(samples):
+                total[s] *= exp_up_to_709(highest[s] - peak[s])
+                highest[s] = peak[s]
+            for i in range(start, stop):
+                gain = gains[i - start]
+                for s in range(samples):
+                    total[s] += exp_up_to_709(gain[s] - peak[s])
+        for s in range(samples):
+            ratios[s] += highest[s] + log_positive(total[s]) - math.log(epoch)
+    return ratios
+
+
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def add_multiplicities(rows, half_norms, log_weights):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Replace scores d_i by log sum_j weight_j exp(j d_i - j^2 half_norm_i), j = 1, 2, ...: gains of a group."""

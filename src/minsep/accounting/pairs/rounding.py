@@ -31,7 +31,7 @@ def rounding_of(pair: Pair, copies: int = 1, scale: float = 1.0) -> float:
     """
     strategy, sigma = pair.strategy, pair.noise_multiplier
     n, gap = strategy.iterations, pair.law.gap
-    turns = -(-n // gap)
+    turns = pair.law.most_participations(n)
     moved = max(abs(scale), 1.0) * pair.columns_moved
     moved_by_all = moved * max(copies, 1)
     # A score involves noise and, of each participation vector, two columns, or all if they overlap.
@@ -77,7 +77,7 @@ def distance_of_draws(pair: Pair, grid: float, copies: int = 1, scale: float = 1
     True
     """
     n, gap = pair.strategy.iterations, pair.law.gap
-    turns = -(-n // gap)
+    turns = pair.law.most_participations(n)
     overlapping = 1 if pair.strategy.bands <= gap else turns
     # How far the normals of a sample may be moved in total, in standard deviations.
     moved = max(abs(scale), 1.0) * pair.columns_moved

@@ -13,6 +13,7 @@ from minsep.accounting.schemes import cyclic_poisson as cyclic_poisson
 from minsep.accounting.schemes import min_sep as min_sep
 from minsep.accounting.schemes import multi_attribution as multi_attribution
 from minsep.accounting.schemes import poisson as poisson
+from minsep.accounting.schemes import random_allocation as random_allocation
 from minsep.accounting.schemes import unamplified as unamplified
 from minsep.accounting.schemes import user_min_sep as user_min_sep
 from minsep.accounting.schemes.base import SchemeAccounting, Support, accounting_of, accounts_for, supported
