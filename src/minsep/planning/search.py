@@ -33,7 +33,8 @@ _FIRST_SHRINK = 3
 _STILL_IN_IT = 1.06  # times the least error, as far as few samples show it
 AS_GOOD = 1.01
 """What the estimates resolve, about: errors closer than that are a tie."""
-_EXACT_TOLERANCE, _SPACING = 0.002, 1e-3
+_EXACT_TOLERANCE = 0.002
+_SPACING, _LEAST_SPACING, _MOST_SPACING = 0.04, 1e-4, 4e-3  # of losses; the first in typical losses of a step
 _PAPERS_STEP = 1.01
 _LONGEST_SAMPLED = 50_000
 
@@ -68,7 +69,7 @@ class Search:
                         self._budget.epsilon,
                         self._budget.delta,
                         _EXACT_TOLERANCE,
-                        _SPACING,
+                        self._spacing,
                         _nearest(known, apart, candidate.bands),
                     ).noise_multiplier
                 except ValueError as error:
@@ -217,6 +218,12 @@ class Search:
     def _measured(self, candidate: Candidate, noise_multiplier: float) -> Candidate:
         error = self._task.workload.error(candidate.strategy(self._task), noise_multiplier)
         return replace(candidate, noise_multiplier=noise_multiplier, error=error)
+
+    @property
+    def _spacing(self) -> float:
+        """Spacing of privacy losses that is fine enough to rank by."""
+        typical = self._budget.epsilon / math.sqrt(self._task.iterations)
+        return min(max(_SPACING * typical, _LEAST_SPACING), _MOST_SPACING)
 
     def _sum_of_coefficients(self, candidate: Candidate) -> float:
         return float(candidate.strategy(self._task).coefficients.sum())

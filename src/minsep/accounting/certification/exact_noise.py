@@ -42,7 +42,7 @@ def exact_mechanism(
         return math.log(max(delta_at(sigma, spacing), 1e-300) / delta)
 
     near = noise_at_target(partial(log_excess, spacing=_COARSE), guess, max(tolerance, 0.05))
-    guess = near if finest == _COARSE else noise_at_target(log_excess, near, tolerance)
+    guess = near if finest >= _COARSE else noise_at_target(log_excess, near, tolerance)
     low, high = _bracket(lambda sigma: delta_at(sigma) <= delta, guess, 1 + tolerance / 4)
     if high is None:
         raise ValueError(
