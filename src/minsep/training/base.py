@@ -116,7 +116,8 @@ class Training(ABC):
         - A checkpoint of another mechanism, number of examples, clip norm, expected batch or model is refused, and the
           error names the difference.
         - The noise is that of the saved run, and so are the random draws of the examples (augmentation, dropout). If
-          data, loss or model have changed, never release anything that the saved run produced after the checkpoint.
+          data, loss, model, schedule or a setting of the optimiser have changed, never release anything that the saved
+          run produced after the checkpoint: the difference of the two runs holds no noise.
         """
         training = cls(*arguments, **options)
         content = load_checkpoint(path, training._identity(), training._decode)

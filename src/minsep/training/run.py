@@ -149,6 +149,10 @@ class PrivateRun(Uncopyable):
             )
         return indices
 
+    def interrupt(self) -> None:
+        """End the run: neither may its step be repeated, nor its state be saved."""
+        self._interrupted = True
+
     @contextmanager
     def step(self, examples: int) -> Iterator[Indices]:
         """Enter the next step, and yield the indices of its examples. From here on it cannot be repeated.
@@ -216,6 +220,11 @@ def check_certificate(certificate: "Certificate", mechanism: Mechanism, verified
         raise ValueError("certificate is for another mechanism: certify the mechanism that is run.")
     if not certificate.passed:
         raise ValueError(f"certificate did not pass. {certificate.statement}")
+    if certificate.unit == "user" and getattr(mechanism.scheme, "graph", None) is None:
+        raise ValueError(
+            "certificate protects users, but the scheme has no graph: use from_certificate with graph, so that no user "
+            "has more examples than were accounted for."
+        )
     if verified:
         result = verify(certificate)
         if not result.holds:

@@ -152,3 +152,22 @@ def test_a_missing_package_is_one_sentence():
     assert found.stderr.strip().splitlines()[-1].endswith("needs transformers: pip install 'minsep[huggingface]'."), (
         found.stderr
     )
+
+
+def test_a_collator_with_a_generator_of_its_own(tmp_path):
+    class Drawing:
+        def __init__(self):
+            self.generator = torch.Generator()
+
+        def __call__(self, features):
+            return {name: torch.tensor([each[name] for each in features]) for name in features[0]}
+
+    with pytest.raises(ValueError, match="data_collator draws from a generator of its own"):
+        trainer_of(tmp_path, private={"data_collator": Drawing()})
+
+
+def test_training_examples_are_not_evaluated(tmp_path):
+    trainer = trainer_of(tmp_path)
+    for look in (trainer.evaluate, trainer.predict):
+        with pytest.raises(ValueError, match="The dataset is train_dataset, but metrics of training examples"):
+            look(trainer.train_dataset)

@@ -259,3 +259,49 @@ def test_random_compositions(blocks, words, tied, shared, micro_batch, per_layer
     index = torch.randint(0, 5, (3, LENGTH))
     by_vmap, by_ghost = sums(model, index, index, micro_batch=micro_batch, per_layer=per_layer)
     assert_allclose(by_ghost, by_vmap, atol=1e-5 * float(by_vmap.abs().max()))
+
+
+def test_norms_are_within_the_clip_norm_under_autocast():
+    """Norms in bfloat16 would be off by up to 2^-9, far beyond the margin of clipping."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 3))
+    inputs, targets = torch.randn(40, 16), torch.randint(0, 3, (40,))
+    clipped = ClippedSum(model, cross_entropy, 1e-3, 1, False, "ghost")
+    for i in range(40):
+        flat = torch.zeros(clipped.size, dtype=torch.float64)
+        with torch.autocast("cpu", torch.bfloat16):
+            clipped.add_to(flat, inputs[i : i + 1], targets[i : i + 1], None, seeds_of)
+        assert float(flat.norm()) <= 1e-3
+
+
+class Standardised(nn.Conv2d):
+    def _conv_forward(self, inputs, weight, bias):
+        return super()._conv_forward(inputs, weight - weight.mean(), bias)
+
+
+class Sparing(nn.Module):
+    """Has a layer that it never calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.used, self.spare = nn.Linear(3, 3), nn.Linear(3, 3)
+
+    def forward(self, inputs):
+        return self.used(inputs.flatten(1)[:, :3])
+
+
+def _patched():
+    layer = nn.Linear(27, 3)
+    layer.forward = lambda inputs: nn.functional.linear(inputs, layer.weight * 2, layer.bias)
+    return nn.Sequential(nn.Flatten(), layer)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [nn.Sequential(Standardised(3, 3, 3), nn.Flatten()), Sparing(), _patched()],
+    ids=["another convolution", "a layer never called", "another forward"],
+)
+def test_layers_that_are_not_what_they_seem(model):
+    torch.manual_seed(0)
+    by_vmap, by_ghost = sums(model, torch.randn(5, 3, 3, 3), torch.randint(0, 3, (5,)))
+    assert_allclose(by_ghost, by_vmap, atol=1e-6)

@@ -404,3 +404,75 @@ def test_measured_memory_is_that_of_live_tensors():
         return third.view(10, 100).sum()
 
     assert 8000 <= memory.peak_memory(compute, torch.device("cpu")) <= 8100
+
+
+class Storing(nn.Module):
+    """Keeps a running mean of what it saw, in one of several ways."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.linear, self.how = nn.Linear(4, 3), how
+        self.mean = nn.Parameter(torch.zeros(4), requires_grad=False)
+        self.register_buffer("buffer", torch.zeros(4))
+        self.pair = (torch.zeros(4), torch.zeros(4))
+        self.table = {"mean": torch.zeros(4)}
+
+    def forward(self, inputs):
+        seen = inputs.detach().reshape(-1, 4)[0]
+        match self.how:
+            case "parameter":
+                with torch.no_grad():
+                    self.mean.mul_(0.9).add_(0.1 * seen)
+            case "data":
+                self.buffer.data.mul_(0.9).add_(0.1 * seen)
+            case "tuple":
+                self.pair = (self.pair[0] + seen, self.pair[1])
+            case "dict":
+                self.table["mean"] = self.table["mean"] + seen
+        return self.linear(inputs)
+
+
+@pytest.mark.filterwarnings("ignore:vmap cannot run")
+@pytest.mark.parametrize(
+    ("how", "attribute"), [("parameter", "mean"), ("data", "buffer"), ("tuple", "pair"), ("dict", "table")]
+)
+def test_a_model_that_stores_what_it_saw_ends_the_run(how, attribute, tmp_path):
+    trainer = trainer_of(Storing(how))
+    batch = next(trainer.batches())
+    inputs, targets = examples(4, count=len(batch))
+    with pytest.raises(ValueError, match=f"model has the layer '', a Storing, which sets '{attribute}'"):
+        trainer.step(inputs, targets)
+    with pytest.raises(RuntimeError, match="interrupted"):
+        trainer.step(inputs, targets)
+    with pytest.raises(RuntimeError, match="interrupted"):
+        trainer.save(tmp_path / "checkpoint")
+
+
+def test_a_loss_that_stores_what_it_saw_is_refused():
+    class Centred(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("centre", torch.zeros(3))
+
+        def forward(self, outputs, targets):
+            self.centre = 0.9 * self.centre + outputs.detach().mean(0)
+            return cross_entropy(outputs - self.centre, targets)
+
+    with pytest.raises(ValueError, match="loss has the layer '', a Centred, which sets 'centre'"):
+        summed(nn.Linear(4, 3), *examples(4), loss=Centred())
+
+
+def test_a_hook_that_would_see_raw_gradients_is_refused():
+    model = nn.Linear(4, 3)
+    model.weight.register_post_accumulate_grad_hook(lambda parameter: None)
+    with pytest.raises(ValueError, match="model has a hook after the gradient of 'weight' is accumulated"):
+        trainer_of(model)
+
+
+def test_attention_where_everything_is_masked_by_minus_infinity():
+    query = torch.randn(1, 2, 3, 4, generator=torch.Generator().manual_seed(0))
+    mask = torch.zeros(3, 3)
+    mask[1] = -torch.inf
+    found = plain_attention(query, query, query, mask)
+    expected = nn.functional.scaled_dot_product_attention(query, query, query, mask)
+    assert_allclose(found, expected, atol=1e-6)

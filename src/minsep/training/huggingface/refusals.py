@@ -1,14 +1,19 @@
 """What of `transformers.Trainer` would break the guarantee or has no meaning here. Each is refused by its name."""
 
 import math
+import random
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
+import torch
 from torch.utils.data import IterableDataset
 from transformers import DataCollatorWithFlattening, Trainer, TrainingArguments
 
 from minsep import _validation as validate
 
 _EPOCHS_BY_DEFAULT = 3.0
+_GENERATORS = torch.Generator | np.random.Generator | np.random.RandomState | random.Random
 _MAX_GRAD_NORM_BY_DEFAULT = 1.0
 _PACKED = ("seq_lengths", "seq_idx", "cu_seq_lens_q", "cu_seq_lens_k", "num_items_in_batch")
 _OWN_LOOP = ("training_step", "get_train_dataloader", "_get_train_sampler", "get_batch_samples", "_inner_training_loop")
@@ -115,6 +120,12 @@ def check_trainer(trainer: Trainer) -> None:
             "data_collator is a DataCollatorWithFlattening, which packs examples into one sequence: use one that keeps "
             "them apart."
         )
+    own = [name for name, value in _attributes(trainer.data_collator).items() if isinstance(value, _GENERATORS)]
+    if getattr(trainer.data_collator, "seed", None) is not None or own:
+        raise ValueError(
+            "data_collator draws from a generator of its own, so what one example gets would depend on the others: "
+            "leave out its seed."
+        )
     first = dataset[0]
     packed = [name for name in _PACKED if isinstance(first, dict) and name in first]
     if packed:
@@ -125,6 +136,20 @@ def check_trainer(trainer: Trainer) -> None:
                 f"{type(trainer).__name__} overrides {name}, which private training does not call: override "
                 "compute_loss, or use callbacks."
             )
+
+
+def check_evaluated(trainer: Trainer, dataset: Any) -> None:
+    """Refuse to evaluate on training examples.
+
+    - `trainer`: the trainer.
+    - `dataset`: what to evaluate on.
+    """
+    if dataset is not None and dataset is trainer.train_dataset:
+        raise ValueError("The dataset is train_dataset, but metrics of training examples are not private.")
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    return vars(value) if hasattr(value, "__dict__") else {}
 
 
 def _raising(sentence: str) -> Callable[[], object]:

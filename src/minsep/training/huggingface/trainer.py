@@ -16,7 +16,7 @@ from transformers.trainer_utils import TrainOutput, get_last_checkpoint, speed_m
 from minsep.mechanism import Mechanism
 from minsep.training.certified import certified_mechanism
 from minsep.training.huggingface.examples import CollatedItems, Features, LossOfOne, loss_of_output, stacked
-from minsep.training.huggingface.refusals import check_arguments, check_trainer
+from minsep.training.huggingface.refusals import check_arguments, check_evaluated, check_trainer
 from minsep.training.torch import PrivateTraining, ScaleThenPrivatize
 from minsep.training.torch.clipping import Clipping
 from minsep.training.torch.randomness import torch_kept
@@ -172,6 +172,23 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
         self._logged_at, self._loss_sums = training.steps, [0.0, 0.0]
         self._run_steps(training, ignore_keys_for_eval)
         return self._finish(speed_metrics("train", started, num_steps=training.steps - steps_before))
+
+    def evaluate(self, eval_dataset: Any = None, *arguments: Any, **options: Any) -> dict[str, float]:
+        """Evaluate as `Trainer` does, but not on training examples: their metrics are not private.
+
+        - `eval_dataset`, `arguments`, `options`: those of `Trainer.evaluate`.
+        """
+        check_evaluated(self, eval_dataset)
+        metrics: dict[str, float] = super().evaluate(eval_dataset, *arguments, **options)
+        return metrics
+
+    def predict(self, test_dataset: Any, *arguments: Any, **options: Any) -> Any:
+        """Predict as `Trainer` does, but not for training examples: their predictions are not private.
+
+        - `test_dataset`, `arguments`, `options`: those of `Trainer.predict`.
+        """
+        check_evaluated(self, test_dataset)
+        return super().predict(test_dataset, *arguments, **options)
 
     def hyperparameter_search(self, *arguments: Any, **options: Any) -> Any:
         """Refuse a search.

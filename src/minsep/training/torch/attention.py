@@ -36,6 +36,8 @@ def plain_attention(
         weights = scores.masked_fill(~attn_mask, torch.finfo(scores.dtype).min).softmax(-1)
         weights = weights * attn_mask.any(-1, keepdim=True)  # a place that attends to nothing has no output
     else:
-        weights = (scores + attn_mask).softmax(-1)
+        # Where everything is masked, softmax would give no number.
+        shown = (attn_mask > -torch.inf).any(-1, keepdim=True)
+        weights = torch.where(shown, scores + attn_mask, 0.0).softmax(-1) * shown
     weights = weights.to(value.dtype)
     return (dropout(weights, dropout_p) if dropout_p else weights) @ value

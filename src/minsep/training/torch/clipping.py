@@ -90,15 +90,21 @@ class ClippedSum:
         totals = self.parts(flat)
         parts_of_scales = None if scales is None else self.parts(scales)
         examples, start = count_examples(inputs), 0
-        with torch_kept(), refusing_shared_draws(), refusing_memory(self.objective.model):
+        watched = refusing_memory(model=self.objective.model, loss=self.objective.loss)
+        with torch_kept(), refusing_shared_draws(), watched:
             while start < examples:
                 real, gradients = self._gradients(inputs, targets, start, examples, seeds_of)
-                for names in self._layers:
-                    norms = gradients.norms(names, parts_of_scales)
-                    factors = (self._layer_norm / norms.clamp(min=self._layer_norm)).to(flat.dtype)
-                    factors[real:] = 0.0
-                    gradients.add_to(totals, names, factors)
+                with self._in_full_precision():
+                    for names in self._layers:
+                        norms = gradients.norms(names, parts_of_scales)
+                        factors = (self._layer_norm / norms.clamp(min=self._layer_norm)).to(flat.dtype)
+                        factors[real:] = 0.0
+                        gradients.add_to(totals, names, factors)
                 start += real
+
+    def _in_full_precision(self) -> torch.autocast:
+        """Return a block without the user's autocast, which would round norms and sums."""
+        return torch.autocast(self.objective.device.type, enabled=False)
 
     def _gradients(
         self, inputs: Examples, targets: Examples, start: int, examples: int, seeds_of: SeedsOf
@@ -131,8 +137,9 @@ class ClippedSum:
 
         def compute(size: int) -> None:
             gradients = self._method(*self._padded(inputs, targets, seeds_of, 0, 1, size))
-            for names in self._layers:
-                gradients.norms(names, None)
+            with self._in_full_precision():
+                for names in self._layers:
+                    gradients.norms(names, None)
 
         try:
             self.micro_batch = fitting_micro_batch(compute, self.objective.device)

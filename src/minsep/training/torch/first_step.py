@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from minsep.training.torch.digests import digest
 from minsep.training.torch.sharded.shards import local_part
-
-_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class FirstStep:
@@ -29,11 +28,11 @@ class FirstStep:
         if self._done:
             yield
             return
-        before = {name: _digest(parameter) for name, parameter in self._model.named_parameters()}
+        before = {name: digest(parameter) for name, parameter in self._model.named_parameters()}
         yield
         rates = {id(parameter): group["lr"] for group in self._optimizer.param_groups for parameter in group["params"]}
         for name, parameter in self._model.named_parameters():
-            moved = before[name] != _digest(parameter)
+            moved = before[name] != digest(parameter)
             if moved and id(parameter) not in rates:
                 raise RuntimeError(
                     f"The frozen parameter {name!r} changed in the first step, without noise: release nothing of this "
@@ -48,9 +47,3 @@ class FirstStep:
                     stacklevel=4,
                 )
         self._done = any(rates.values())
-
-
-def _digest(parameter: Tensor) -> tuple[int, int]:
-    """Return sums of a tensor's bits: any one changed entry changes the first of them."""
-    bits = local_part(parameter.detach()).contiguous().view(_INTEGERS[parameter.element_size()]).flatten()
-    return int(bits.sum(dtype=torch.int64)), int(bits[::2].sum(dtype=torch.int64))

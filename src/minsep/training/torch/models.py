@@ -7,7 +7,13 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
+from minsep.training.torch.digests import digest
+
+_GENERATORS = np.random.Generator, np.random.RandomState, random.Random
+_WATCHED = Tensor, int, float, str, dict, list, tuple, *_GENERATORS
+_OF_TORCH = {*vars(nn.Module()), "_flat_weights"}  # parameters, buffers, submodules, hooks
 _BATCH_NORMS = (nn.modules.batchnorm._BatchNorm, nn.SyncBatchNorm)
 
 
@@ -35,6 +41,12 @@ its statistics with .eval().
                 )
             if layer.sparse and layer.weight.requires_grad:
                 raise ValueError(f"{layer_is} with sparse gradients, but noise is dense: set sparse=False.")
+    for name, parameter in model.named_parameters():
+        if getattr(parameter, "_post_accumulate_grad_hooks", None):
+            raise ValueError(
+                f"model has a hook after the gradient of {name!r} is accumulated, which would see gradients before "
+                "they are clipped: remove it."
+            )
     _refuse_devices(model)
 
 
@@ -62,29 +74,49 @@ def _refuse_devices(model: nn.Module) -> None:
             )
 
 
-@contextmanager
-def refusing_memory(model: nn.Module) -> Iterator[None]:
-    """Refuse a block of code in which a layer changes what it holds besides its parameters.
+class ModelChangedError(ValueError):
+    """A forward or backward pass has changed the model, which then holds what it saw, without noise."""
 
-    - `model`: the model.
+
+@contextmanager
+def refusing_memory(**modules: Any) -> Iterator[None]:
+    """Refuse a block of code in which a layer changes what it holds, parameters and buffers included.
+
+    - `modules`: the model and the loss, by their names. What is not a module is not looked at.
     """
-    before = _held(model)
-    yield
-    for (name, kind, attribute), value in _held(model).items():
-        if before.get((name, kind, attribute)) != value:
-            raise ValueError(
-                f"model has the layer {name!r}, a {kind}, which sets {attribute!r} in its forward pass: what it stores "
-                "of one example could affect others."
-            )
+    watched = {place: module for place, module in modules.items() if isinstance(module, nn.Module)}
+    before = {place: _held(module) for place, module in watched.items()}
+    try:
+        yield
+    except Exception as error:
+        _refuse_changes(watched, before, error)
+        raise
+    _refuse_changes(watched, before, None)
+
+
+def _refuse_changes(watched: dict[str, nn.Module], before: dict[str, Any], cause: Exception | None) -> None:
+    for place, module in watched.items():
+        after = _held(module)
+        for key in (*after, *(gone for gone in before[place] if gone not in after)):
+            if before[place].get(key) != after.get(key):
+                name, kind, attribute = key
+                raise ModelChangedError(
+                    f"{place} has the layer {name!r}, a {kind}, which sets {attribute!r} in its forward pass: what it "
+                    "stores of one example could affect others. Start again with a model that does not."
+                ) from cause
 
 
 def _held(model: nn.Module) -> dict[tuple[str, str, str], Any]:
-    """Return what layers hold besides their parameters, by (layer, its kind, attribute): what could change."""
+    """Return what layers hold, by (layer, its kind, attribute): what could change."""
     return {
         (name, type(layer).__name__, attribute): _fingerprint(value)
         for name, layer in model.named_modules()
-        for attribute, value in (*vars(layer).items(), *layer.named_buffers(recurse=False))
-        if isinstance(value, Tensor | int | float | str | np.random.Generator | np.random.RandomState | random.Random)
+        for attribute, value in (
+            *vars(layer).items(),
+            *layer.named_parameters(recurse=False),
+            *layer.named_buffers(recurse=False),
+        )
+        if isinstance(value, _WATCHED) and attribute not in _OF_TORCH
     }
 
 
@@ -92,7 +124,9 @@ def _fingerprint(value: Any) -> Any:
     """Return a summary of a value that differs after the value has changed."""
     match value:
         case Tensor():
-            return id(value), 0 if value.is_inference() else value._version
+            return value.shape, _content(value)
+        case dict() | list() | tuple():
+            return [_fingerprint(leaf) for leaf in tree_leaves(value) if isinstance(leaf, _WATCHED)]
         case np.random.Generator():
             return str(value.bit_generator.state)
         case np.random.RandomState():
@@ -100,6 +134,14 @@ def _fingerprint(value: Any) -> Any:
         case random.Random():
             return hash(value.getstate())
     return value
+
+
+def _content(tensor: Tensor) -> Any:
+    """Return a digest of a tensor, which a write by `.data` changes as well."""
+    try:
+        return digest(tensor)
+    except RuntimeError:
+        return "a tensor that outlived the transformation it is of"
 
 
 class LayerAtFault:

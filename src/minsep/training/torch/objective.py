@@ -35,7 +35,7 @@ class Objective:
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
         refuse_model(model)
-        self.model, self._loss = model, loss
+        self.model, self.loss = model, loss
         self.parameters = {name: value for name, value in model.named_parameters() if value.requires_grad}
         if not self.parameters:
             raise ValueError("model has no trainable parameters.")
@@ -77,7 +77,7 @@ class Objective:
             outputs = self.model(*positional, **named)
         else:
             outputs = functional_call(self.model, parameters, positional, named)
-        value = self._loss(outputs, each(_as_batch, targets))
+        value = self.loss(outputs, each(_as_batch, targets))
         if not isinstance(value, Tensor) or value.shape != ():
             what = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(type(value))
             raise ValueError(

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from minsep import _validation as validate
 from minsep.training.torch.clipping import ClippedSum
-from minsep.training.torch.sharded import ShardedSum, local_part
+from minsep.training.torch.sharded.clipping import ShardedSum
+from minsep.training.torch.sharded.shards import local_part
 
 
 @dataclass(frozen=True)

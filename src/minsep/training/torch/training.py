@@ -22,11 +22,13 @@ from minsep.training.torch.clipping import ClippedSum, Clipping
 from minsep.training.torch.device_noise import DeviceNoiseStream
 from minsep.training.torch.examples import Examples, count_examples
 from minsep.training.torch.first_step import FirstStep
+from minsep.training.torch.models import ModelChangedError
 from minsep.training.torch.objective import Loss
 from minsep.training.torch.processes import Processes, columns_of
 from minsep.training.torch.randomness import SeededCollate, SeededItems
 from minsep.training.torch.scaling import ScaleThenPrivatize
-from minsep.training.torch.sharded import ShardedSum, is_sharded, restored, restored_optimizer, whole_values
+from minsep.training.torch.sharded.clipping import ShardedSum
+from minsep.training.torch.sharded.shards import is_sharded, restored, restored_optimizer, whole_values
 from minsep.training.torch.tensors import from_array, to_array
 
 if TYPE_CHECKING:
@@ -186,7 +188,8 @@ class PrivateTraining(Training):
         - `targets`: likewise, the second argument of the loss. None if the loss needs none, as that of a Hugging Face
           model with labels among its inputs.
 
-        An error in the model, the loss or the data leaves the step to be repeated, because nothing was released.
+        An error in the model, the loss or the data leaves the step to be repeated, because nothing was released. A
+        model that changes itself in its forward pass ends the run: it holds what it saw, without noise.
         """
         examples = count_examples(inputs)
         if targets is not None and count_examples(targets) != examples:
@@ -196,9 +199,13 @@ class PrivateTraining(Training):
         indices, seeds = self._run.expect(examples), self._run.example_seeds
         scales = None if self._scaling is None else self._scaling.scales(self.optimizer, self._clipped)
         flat = self._flat.zero_()
-        self._clipped.add_to(
-            flat, inputs, targets, scales, lambda part: [seeds.of(self.steps, int(i)) for i in indices[part]]
-        )
+        try:
+            self._clipped.add_to(
+                flat, inputs, targets, scales, lambda part: [seeds.of(self.steps, int(i)) for i in indices[part]]
+            )
+        except ModelChangedError:
+            self._run.interrupt()
+            raise
         # Until here nothing was drawn or changed.
         with self._run.step(examples):
             self._add_noise(flat[self._noisy])

@@ -21,12 +21,16 @@ def rule_of(layer: nn.Module) -> Rule | None:
 
     - `layer`: a module. A subclass with a forward pass of its own is of another kind.
     """
+    if "forward" in vars(layer) or "_conv_forward" in vars(layer):
+        return None
     forward = type(layer).forward
     if forward is nn.Linear.forward:
         return _linear
     if (type(layer).__module__, type(layer).__name__) == ("transformers.pytorch_utils", "Conv1D"):
         return _transposed_linear
     if forward is nn.Conv1d.forward or forward is nn.Conv2d.forward:
+        if getattr(type(layer), "_conv_forward", None) not in (nn.Conv1d._conv_forward, nn.Conv2d._conv_forward):
+            return None
         return _convolution if layer.padding_mode == "zeros" and not isinstance(layer.padding, str) else None
     if forward is nn.Embedding.forward:
         return None if layer.scale_grad_by_freq else _embedding

@@ -150,7 +150,8 @@ class Uses:
 
     def _by_places(self, some: slice) -> Tensor:
         """Sum (a_s . a_t)(b_s . b_t) over all places s and t of terms a_t b_t^T. A lookup has unit vectors for a."""
-        squares = lengths = torch.zeros((), dtype=torch.float64, device=self._device)
+        count = len(range(*some.indices(self._examples)))
+        squares = lengths = torch.zeros(count, dtype=torch.float64, device=self._device)
         lefts = rights = index = rows = None
         if self._products:
             lefts = torch.cat([product.left[some] for product in self._products], dim=1).double()

@@ -74,7 +74,11 @@ class ShardedSum:
         if counts.max() > 0 and counts.min() == 0:
             inputs, targets = _with_example(inputs, targets, int(counts.argmax()), self.device)
         totals, parts_of_scales = self.parts(flat), None if scales is None else self.parts(scales)
-        with torch_kept(), refusing_shared_draws(), refusing_memory(self.objective.model):
+        with (
+            torch_kept(),
+            refusing_shared_draws(),
+            refusing_memory(model=self.objective.model, loss=self.objective.loss),
+        ):
             for place in range(int(counts.max())):
                 # A process that has no more examples repeats its first one, which counts for nothing.
                 own = place if place < examples else 0
