@@ -17,6 +17,7 @@ COMPARED = (*OTHERS, PROPOSED)
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 EPOCHS = (128, 256, 512, 1024)
 _VERIFIED = 2  # candidates of a scheme
+_MOST_VERIFIED = 0.5
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,8 @@ def compare(
         *(lambda value=value: validate.real(epsilons=value, above=0) for value in epsilons),
         *(lambda value=value: validate.integer(epochs=value, at_least=2) for value in epochs),
     )
+    if verified and delta >= _MOST_VERIFIED:
+        raise ValueError(f"delta is {delta:g}, but the paper's verifier shows a delta below {_MOST_VERIFIED} alone.")
     if not epsilons or not epochs:
         raise ValueError("epsilons or epochs is empty, but each needs at least one value.")
     cells: list[Cell] = []

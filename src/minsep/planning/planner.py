@@ -34,8 +34,8 @@ class Plan:
     - `fallback` says why the mechanism is another one than the best that was tried; it is empty if it is not.
     - `ties` are candidates whose errors the estimates cannot tell from that of the chosen one.
     - `estimated` says that nothing was tested.
-    - `wider` is the plan with batches cut at a larger size, where better mechanisms cannot be proven at the one
-      requested; elsewhere it is None.
+    - `wider` is an estimate of the plan with batches cut at a larger size, where better mechanisms were left out at the
+      one requested; elsewhere it is None.
     """
 
     task: Task
@@ -95,13 +95,12 @@ class Plan:
         cut = [one for one in self.table if one.cut]
         if not cut:
             return ""
-        sentence = f" {len(cut)} mechanisms cannot be proven, as {cut[0].skipped}."
+        sentence = f" {len(cut)} mechanisms were left out, as {cut[0].skipped}."
         if self.wider is None:
             return sentence
-        outcome = "certified" if self.wider.certified else "estimated"
         return (
-            f"{sentence} With batches cut at {self.wider.task.max_batch_size:,}, {self.wider.chosen.name} is {outcome} "
-            f"with an error of {self.wider.error:.4g} instead of {self.error:.4g}."
+            f"{sentence} With batches cut at {self.wider.task.max_batch_size:,}, {self.wider.chosen.name} should have "
+            f"an error of about {self.wider.error:.4g} instead of {self.error:.4g}: plan with that size to certify it."
         )
 
     @property
@@ -130,6 +129,7 @@ def plan(
     noise_memory: int = DEFAULT_NOISE_MEMORY,
     tune: bool = True,
     estimate: bool = False,
+    attempts: int = 1,
     seed: int | None = None,
     compute: Compute = LOCAL,
     progress: Report | None = None,
@@ -153,6 +153,7 @@ def plan(
     - `schemes` are the kinds of scheme to try.
     - `estimate` leaves out the certificate: an answer in seconds, to explore, and not to train by.
     - `model_size` (number of parameters) and `noise_memory` (bytes) bound the memory for past noise.
+    - `attempts` is how many plans are made at most, of which one is run: they share the chance of an error.
     - `seed` makes the certificate reproducible; by default it comes from the system's entropy, and is recorded. The
       choice of the mechanism does not depend on it.
     - `compute` says where samples are drawn, and does not change the result; `progress` is told how far it is.
@@ -173,15 +174,16 @@ def plan(
     )
     seed = secrets.randbits(128) if seed is None else validate.integer(seed=seed, at_least=0)
 
-    def planned(task: Task) -> Plan:
+    def planned(task: Task, estimate: bool) -> Plan:
         listed = list(candidates(task, schemes, max_bands, min_sep, model_size, noise_memory))
-        return _plan(task, listed, tune, estimate, Search(task, seed, compute, progress))
+        return _plan(task, listed, tune, estimate, Search(task, seed, compute, progress, attempts))
 
-    best = planned(task)
+    best = planned(task, estimate)
     cut = [one for one in best.table if one.cut]
     if not cut:
         return best
-    wider = planned(replace(task, max_batch_size=max(size_that_suffices(one, task) for one in cut)))
+    # Only an estimate: of two that are tested, one must not be chosen by the outcome.
+    wider = planned(replace(task, max_batch_size=_sufficient_size(cut, task)), True)
     return replace(best, wider=wider) if wider.error < best.error else best
 
 
@@ -190,6 +192,12 @@ def _plan(task: Task, listed: list[Candidate], tune: bool, estimate: bool, searc
     measured = search.estimate_all([one for one in listed if not one.skipped])
     tried = [one for one in measured if not one.skipped]
     skipped = [one for one in (*listed, *measured) if one.skipped]
+    cut = [one for one in skipped if one.cut]
+    if not tried and cut:
+        raise ValueError(
+            f"max_batch_size is {task.max_batch_size}, but {cut[0].skipped}, and no other mechanism is left: it must "
+            f"be at least {_sufficient_size(cut, task)}."
+        )
     if not tried:
         schemes = tuple(dict.fromkeys(one.scheme for one in listed))
         raise ValueError(
@@ -209,6 +217,11 @@ def _plan(task: Task, listed: list[Candidate], tune: bool, estimate: bool, searc
     chosen, found = search.certify(tried)
     ties = search.ties(chosen, tried)
     return Plan(task, chosen, found.mechanism, found.certificate, table, search.seed, found.fallback, ties)
+
+
+def _sufficient_size(cut: list[Candidate], task: Task) -> int:
+    """Return the size at which a cut hardly costs any of these candidates anything."""
+    return max(size_that_suffices(one, task) for one in cut)
 
 
 def _checked(

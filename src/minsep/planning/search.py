@@ -42,10 +42,10 @@ _LONGEST_SAMPLED = 50_000
 class Search:
     """Measures the candidates of one task."""
 
-    def __init__(self, task: Task, seed: int, compute: Compute, progress: Report | None) -> None:
+    def __init__(self, task: Task, seed: int, compute: Compute, progress: Report | None, attempts: int = 1) -> None:
         self._task, self._budget, self.seed = task, task.budget, seed
         self._laws: dict[Direction, Law] = {}
-        self._compute, self._progress = compute, progress
+        self._compute, self._progress, self._attempts = compute, progress, attempts
 
     def estimate_all(self, listed: list[Candidate]) -> list[Candidate]:
         """Return the candidates with the noise that each needs, exact ones first: they show where to look.
@@ -193,6 +193,7 @@ class Search:
             candidate.design(self._task),
             epsilon=self._budget.epsilon,
             delta=self._budget.delta,
+            attempts=self._attempts,
             near=candidate.noise_multiplier,
             seed=self.seed,
             compute=self._compute,

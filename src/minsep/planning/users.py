@@ -130,6 +130,7 @@ def plan_users(
             noise_memory=noise_memory,
             tune=tune,
             estimate=estimate,
+            attempts=len(bounds),
             seed=seed,
             compute=compute,
             progress=tell,

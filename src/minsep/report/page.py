@@ -61,7 +61,7 @@ def comparison_page(comparison: Comparison) -> str:
             "Mean squared error of prefix sums with b-min-sep divided by that of another scheme, each at its best "
             "number of bands and b-min-sep at its best separation. Below 1, b-min-sep is better. "
             + (
-                "Noise is calibrated by the paper's verifier, in powers of 1.01."
+                "Noise is calibrated by the paper's verifier, in powers of 1.01. These are no guarantees either."
                 if comparison.verified
                 else "Numbers are estimates, not guarantees."
             )

@@ -118,3 +118,37 @@ def test_memory_is_checked(memory):
     strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=2)
     with pytest.raises(ValueError, match="memory is .*, but it must be an integer of at least 1"):
         minsep.calibrate(strategy, minsep.MinSep(0.05, 4), 2.0, 1e-3, memory=memory)
+
+
+@pytest.mark.parametrize(
+    ("design", "epsilon", "delta"),
+    [
+        (minsep.Design(minsep.BandedToeplitz.identity(iterations=5), minsep.RandomAllocation(1)), 1.0, 1e-3),
+        (minsep.Design(minsep.BandedToeplitz.identity(iterations=25), minsep.RandomAllocation(10)), 0.5, 0.5),
+    ],
+)
+def test_a_ladder_above_the_fallback_ends_there(design, epsilon, delta):
+    """Where the estimate is no better than the mechanism with an exact proof, that is the answer."""
+    found = minsep.calibrate(design, epsilon=epsilon, delta=delta, seed=0)
+    assert found.certificate.passed
+
+
+def test_a_calibrated_certificate_is_reproduced():
+    """The law is chosen at the rung itself, so that repeating the prover there finds the same one."""
+    strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=2)
+    found = minsep.calibrate(strategy, minsep.BallsInBins(2), epsilon=1.0, delta=1e-3, seed=0)
+    assert found.certificate.samples > 0
+    assert minsep.verify(found.certificate, reproduce=True).holds
+
+
+def test_calibrations_of_which_one_is_run_share_the_chance_of_an_error():
+    strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=2)
+    alone, one_of_three = (
+        minsep.calibrate(strategy, minsep.MinSep(0.05, 4), 2.0, 1e-3, attempts=attempts, seed=0) for attempts in (1, 3)
+    )
+    assert one_of_three.certificate.attempts == 3 * alone.certificate.attempts
+    assert one_of_three.certificate.level == alone.certificate.level
+    exact = minsep.BandedToeplitz.identity(iterations=20)
+    found = minsep.calibrate(exact, minsep.Poisson(0.05), 2.0, 1e-3, attempts=3, seed=0)
+    curve = exact_curve(found.mechanism)
+    assert max(float(curve.delta(2.0, direction)) for direction in ("remove", "add")) <= one_of_three.certificate.level

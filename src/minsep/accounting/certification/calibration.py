@@ -13,7 +13,7 @@ from minsep import _validation as validate
 from minsep.accounting.certification.certificate import Certificate
 from minsep.accounting.certification.certify import certify, certify_by, fresh_seed
 from minsep.accounting.certification.exact_noise import exact_mechanism
-from minsep.accounting.certification.prover import Outlook, Prover, Way
+from minsep.accounting.certification.prover import Outlook, Prover
 from minsep.accounting.directions import Direction
 from minsep.accounting.estimation import (
     TYPICAL_SLOPE,
@@ -78,6 +78,7 @@ def calibrate(
     truncation: Truncation | None = None,
     *,
     test: str = "betting",
+    attempts: int = 1,
     near: float | None = None,
     seed: int | None = None,
     failure_probability: float | None = None,
@@ -94,6 +95,7 @@ def calibrate(
     - `strategy`, `scheme` and `truncation` are what is calibrated; a `Design` holds all three.
     - `epsilon` and `delta` are the budget.
     - `test="fixed"` uses the verifier of the b-min-sep paper.
+    - `attempts` is how many calibrations there are at most, of which one is run: they share the chance of an error.
     - `near` says where to look first.
     - `seed`, `failure_probability`, `memory` and `compute` are those of `certify`; `progress` is told how far it is.
 
@@ -109,11 +111,13 @@ def calibrate(
     budget = Budget(validate.real(epsilon=epsilon, above=0), validate.real(delta=delta, above=0, below=1))
     seed = fresh_seed(seed)
     near = None if near is None else validate.real(near=near, above=0)
-    verifier = verifier_for(test, budget.delta, _MOST_TESTS, failure_probability)
+    tests = _MOST_TESTS * validate.integer(attempts=attempts, at_least=1)
+    verifier = verifier_for(test, budget.delta, tests, failure_probability)
     if exact_curve_carries(design, budget.delta) or not has_pair(design):
         if not has_exact_curve(design):
             raise unsupported(design.with_noise(1.0), "sampled")
-        return _exactly(design, budget, budget.delta, seed)
+        # Beside others that are tested, what is run must keep their level.
+        return _exactly(design, budget, budget.delta if attempts == 1 else verifier.level, seed)
     return _Ladder(design, budget, verifier, seed, memory, compute, progress).calibrate(near)
 
 
@@ -164,20 +168,20 @@ class _Ladder:
         in_reach = (center * _STEP**steps for steps in _RUNGS)
         ladder = [sigma for sigma in in_reach if sigma < highest] or [highest / _STEP]
         scouted = self._design.with_noise(ladder[min(_SCOUTED, len(ladder) - 1)])
-        outlook = self._prover.outlook(scouted, "remove", _rung_seed(_ESTIMATE_SEED, 0))
-        first, way = (0, None) if outlook is None else self._first_rung(ladder, center, outlook)
+        outlook = self._prover.outlook(scouted, "remove", _rung_seed(_ESTIMATE_SEED, -1))
+        first, expected = (0, 0.0) if outlook is None else self._first_rung(ladder, center, outlook)
         # `add` is tested once, at the first rung: what passes there holds for all above it.
         add = self._prover.prove(self._design.with_noise(ladder[first]), "add", _rung_seed(self._seed, len(_RUNGS)))
         for place in range(first, len(ladder)):
             mechanism, seed = self._design.with_noise(ladder[place]), _rung_seed(self._seed, place)
-            certificate = certify_by(self._prover, mechanism, self._budget, seed, add if add.passed else None, way)
+            certificate = certify_by(self._prover, mechanism, self._budget, seed, add if add.passed else None, expected)
             self._rungs.append(Rung(ladder[place], certificate.passed, certificate.samples))
             if certificate.passed:
                 return Calibration(mechanism, certificate, self._budget.epsilon, self._budget.delta, tuple(self._rungs))
         return self._fall_back(certificate)
 
-    def _first_rung(self, ladder: list[float], center: float, outlook: Outlook) -> tuple[int, Way]:
-        """Return the lowest rung that should pass with a reasonable amount of work, and how to test it."""
+    def _first_rung(self, ladder: list[float], center: float, outlook: Outlook) -> tuple[int, float]:
+        """Return the lowest rung that should pass with a reasonable amount of work, and its number of samples."""
         target = -math.log(self._prover.verifier.false_pass_probability)
         size = self._design.strategy.iterations * (1 + outlook.law.get("copies", 1))
         slope = estimated_slope(
@@ -195,7 +199,7 @@ class _Ladder:
         first = next(place for place, work in enumerate(works) if work <= enough)
         if first > _CLOSE and works[_CLOSE] <= _MOST_WORK:
             first = _CLOSE
-        return first, Way(outlook.law, works[first] / size)
+        return first, works[first] / size if math.isfinite(works[first]) else 0.0
 
     def _guess(self, highest: float) -> tuple[float, float]:
         return guessed_noise_multiplier(self._design, self._budget, highest)

@@ -8,7 +8,7 @@ from minsep import _validation as validate
 from minsep.accounting.certification.certificate import ADJACENCY, Certificate
 from minsep.accounting.certification.claims import Claim
 from minsep.accounting.certification.proofs import AnyProof, Refusal
-from minsep.accounting.certification.prover import Prover, Way, prove_exactly
+from minsep.accounting.certification.prover import Prover, prove_exactly
 from minsep.accounting.directions import DIRECTIONS
 from minsep.accounting.exact import spacing_for
 from minsep.accounting.importance import DEFAULT_MEMORY
@@ -70,12 +70,12 @@ def certify_by(
     budget: Budget,
     seed: int,
     add_proof: AnyProof | None = None,
-    way: Way | None = None,
+    expected: float = 0.0,
 ) -> Certificate:
     """Return the certificate of a mechanism by a prover.
 
     - `add_proof` is a proof of `add` by the same prover, for the same design with no more noise.
-    - `way` is how to test `remove`; by default the prover chooses.
+    - `expected` is how many samples of `remove` should do, where that is known.
     """
     verifier = prover.verifier
     curve = exact_curve(mechanism, spacing_for(budget.epsilon))
@@ -86,7 +86,7 @@ def certify_by(
         remove, add = (prove_exactly(curve, direction, budget.epsilon, level) for direction in DIRECTIONS)
         if exact_only or (remove.passed and add.passed):
             return _certificate(prover, mechanism, budget, seed, level, chance, (remove, add))
-    proofs = prover.prove(mechanism, "remove", seed, way), add_proof or prover.prove(mechanism, "add", seed)
+    proofs = prover.prove(mechanism, "remove", seed, expected), add_proof or prover.prove(mechanism, "add", seed)
     return _certificate(prover, mechanism, budget, seed, verifier.level, verifier.failure_probability, proofs)
 
 

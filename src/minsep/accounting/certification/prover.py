@@ -5,7 +5,6 @@ Nothing here has to be trusted. What a certificate says is checked by `checker`,
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -33,7 +32,6 @@ from minsep.accounting.importance import (
     best_law,
     best_moment,
     best_tangent,
-    law_from,
     shifted_laws,
 )
 from minsep.accounting.pairs import AllocationPair, Pair, TiltablePair
@@ -69,13 +67,6 @@ class Outlook:
         return target * max(self.bound, 2 * self.variance / gap**2 if gap > 0 else math.inf)
 
 
-class Way(NamedTuple):
-    """How to test a direction: the law to draw from, and how many samples should do."""
-
-    law: Description
-    samples: float
-
-
 @dataclass(frozen=True)
 class Prover:
     """Proves single directions of mechanisms at one epsilon, by one test.
@@ -93,10 +84,10 @@ class Prover:
     def __post_init__(self) -> None:
         validate.integer(memory=self.memory, at_least=1, at_most=_MOST_MEMORY)
 
-    def prove(self, mechanism: Mechanism, direction: Direction, seed: int, way: Way | None = None) -> AnyProof:
+    def prove(self, mechanism: Mechanism, direction: Direction, seed: int, expected: float = 0.0) -> AnyProof:
         """Prove one direction of a mechanism, with samples from a seed if it needs any.
 
-        `way` is how to test it; by default it is by the law of least bound.
+        `expected` is how many samples should do, where that is known: a test is given some times as many.
         """
         reduction = self._reduction(mechanism, direction)
         pair, claim = reduction.pair, claim_of(reduction, direction, self.verifier.level)
@@ -116,7 +107,7 @@ class Prover:
                 return MomentProof(claim, mechanism.noise_multiplier, order, bound)
         match self.verifier:
             case BettingVerifier() as betting:
-                return self._bet(pair, claim, betting, seed, way)
+                return self._bet(pair, claim, betting, seed, expected)
             case FixedSampleVerifier() as fixed:
                 return self._average(pair, claim, fixed, seed)
         raise TypeError(f"There is no proof by {self.verifier!r}.")
@@ -153,11 +144,8 @@ class Prover:
             return unreduced(mechanism, self.epsilon)
         return best_reduction(mechanism, self.epsilon, self.verifier.level, direction)
 
-    def _bet(self, pair: Pair, claim: Claim, verifier: BettingVerifier, seed: int, way: Way | None) -> AnyProof:
-        if way is None:
-            law = best_law(pair, claim.direction, claim.epsilon, self.memory, enough=0.99 * claim.level)
-        else:
-            law = law_from(way.law, pair, claim.direction)
+    def _bet(self, pair: Pair, claim: Claim, verifier: BettingVerifier, seed: int, expected: float) -> AnyProof:
+        law = best_law(pair, claim.direction, claim.epsilon, self.memory, enough=0.99 * claim.level)
         bound = law.upward_bound(claim.epsilon)
         sigma = pair.noise_multiplier
         if bound <= claim.level:
@@ -166,7 +154,6 @@ class Prover:
         if level <= 0:
             return Refusal(claim, "delta is below what the generator can show")
         patience = _patience(pair.strategy.iterations, bound / level * verifier.target)
-        expected = 0.0 if way is None else way.samples
         limit = verifier.max_samples or max(patience, math.ceil(_TIMES_EXPECTED * expected))
         wealth = self._wealth(law, claim, level, bound, limit, verifier, seed)
         if wealth.log_wealth < verifier.target:

@@ -99,7 +99,7 @@ def _reproduce(certificate: Certificate, compute: Compute) -> None:
         ):
             add_proof = prover.prove(mechanism.with_noise_multiplier(sigma), "add", certificate.seed)
     budget = Budget(certificate.epsilon, certificate.delta)
-    again = certify_by(prover, mechanism, budget, certificate.seed, add_proof)
+    again = certify_by(prover, mechanism, budget, certificate.seed, add_proof, certificate.proofs[0].samples)
     difference = _difference(json.loads(certificate.to_json()), json.loads(again.to_json()))
     if difference:
         made_by, here = certificate.versions.get("minsep"), again.versions["minsep"]
