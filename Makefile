@@ -6,7 +6,7 @@ SOURCES := src tests benchmarks experiments examples
 .PHONY: plan test test-slow check format benchmark clean
 
 plan: .venv/light
-	@echo "Planning for 60,000 examples, batches of 512, 2,000 iterations, epsilon 4, delta 1e-5: about two minutes."
+	@echo "Planning for 60,000 examples, batches of 512, 2,000 iterations, epsilon 4, delta 1e-5: about half a minute."
 	@$(BIN)/minsep plan --examples 60000 --batch-size 512 --iterations 2000 --epsilon 4 --delta 1e-5 \
 		--output certificate.json --report plan.html
 
