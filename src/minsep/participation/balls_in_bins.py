@@ -2,14 +2,12 @@
 
 from dataclasses import dataclass
 
-from minsep import _validation as validate
-from minsep.identity import Description
+from minsep.participation.once_an_epoch import OnceAnEpoch
 from minsep.participation.renewal import RenewalLaw
-from minsep.participation.scheme import MOST_ITERATIONS, IndependentScheme
 
 
 @dataclass(frozen=True, eq=False)
-class BallsInBins(IndependentScheme):
+class BallsInBins(OnceAnEpoch):
     """Each example picks one of the `epoch` iterations of an epoch, uniformly, and takes part there in every epoch.
 
     >>> BallsInBins(epoch=100).rate
@@ -17,21 +15,6 @@ class BallsInBins(IndependentScheme):
     """
 
     kind = "balls-in-bins"
-
-    epoch: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epoch", validate.integer(epoch=self.epoch, at_least=1, at_most=MOST_ITERATIONS))
-
-    @property
-    def rate(self) -> float:  # type: ignore[override]
-        """Once an epoch."""
-        return 1 / self.epoch
-
-    @property
-    def sampling_prob(self) -> float:  # type: ignore[override]
-        """1: only the place in the epoch is random."""
-        return 1.0
 
     @property
     def min_sep(self) -> int:  # type: ignore[override]
@@ -52,7 +35,3 @@ class BallsInBins(IndependentScheme):
     def name(self) -> str:
         """The scheme with its parameters, in words."""
         return self.in_words(self.min_sep)
-
-    def describe(self) -> Description:
-        """Return the scheme as plain data."""
-        return {"kind": self.kind, "epoch": self.epoch}

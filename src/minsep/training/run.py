@@ -212,23 +212,20 @@ def check_certificate(certificate: "Certificate", mechanism: Mechanism, verified
     - `mechanism`: the mechanism that is run.
     - `verified`: whether its samples are drawn again, and a certificate that does not hold is refused.
     """
-    from minsep.accounting import Certificate, verify
+    from minsep.accounting import Certificate, accepted_certificate
 
     if not isinstance(certificate, Certificate):
         raise ValueError(f"certificate is {certificate!r}, but it must be a minsep.Certificate.")
     if _plain(certificate.mechanism) != _plain(mechanism.describe()):
         raise ValueError("certificate is for another mechanism: certify the mechanism that is run.")
-    if not certificate.passed:
-        raise ValueError(f"certificate did not pass. {certificate.statement}")
+    accepted_certificate(certificate, verify=False, accept_assumption=True)
     if certificate.unit == "user" and getattr(mechanism.scheme, "graph", None) is None:
         raise ValueError(
             "certificate protects users, but the scheme has no graph: use from_certificate with graph, so that no user "
             "has more examples than were accounted for."
         )
     if verified:
-        result = verify(certificate)
-        if not result.holds:
-            raise ValueError(f"certificate does not hold. {result.reason}")
+        accepted_certificate(certificate, accept_assumption=True)
 
 
 def refuse_gradient(step: int) -> ValueError:

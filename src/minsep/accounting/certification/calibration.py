@@ -163,7 +163,9 @@ class _Ladder:
     def calibrate(self, near: float | None) -> Calibration:
         """Test rungs until the smallest that passes is known."""
         highest = self._highest
-        guess, slope = (near, TYPICAL_SLOPE) if near is not None else self._guess(_GUESS * highest)
+        guess, slope = near, TYPICAL_SLOPE
+        if guess is None:
+            guess, slope = guessed_noise_multiplier(self._design, self._budget, _GUESS * highest)
         center = self._estimate(guess, slope)
         in_reach = (center * _STEP**steps for steps in _RUNGS)
         ladder = [sigma for sigma in in_reach if sigma < highest] or [highest / _STEP]
@@ -183,7 +185,7 @@ class _Ladder:
     def _first_rung(self, ladder: list[float], center: float, outlook: Outlook) -> tuple[int, float]:
         """Return the lowest rung that should pass with a reasonable amount of work, and its number of samples."""
         target = -math.log(self._prover.verifier.false_pass_probability)
-        size = self._design.strategy.iterations * (1 + outlook.law.get("copies", 1))
+        size = self._design.strategy.iterations * (1 + outlook.copies)
         slope = estimated_slope(
             self._design,
             self._budget,
@@ -200,9 +202,6 @@ class _Ladder:
         if first > _CLOSE and works[_CLOSE] <= _MOST_WORK:
             first = _CLOSE
         return first, works[first] / size if math.isfinite(works[first]) else 0.0
-
-    def _guess(self, highest: float) -> tuple[float, float]:
-        return guessed_noise_multiplier(self._design, self._budget, highest)
 
     def _estimate(self, guess: float, slope: float) -> float:
         """Return about where the estimated delta meets the budget."""

@@ -38,7 +38,6 @@ from minsep.accounting.pairs import AllocationPair, Pair, TiltablePair
 from minsep.accounting.reduction import Reduction, best_reduction, unreduced
 from minsep.accounting.sequential import MOST_LEVEL, BettingVerifier, FixedSampleVerifier, Verifier, Wealth
 from minsep.engine import LOCAL, Compute
-from minsep.identity import Description
 from minsep.mechanism import Mechanism
 from minsep.progress import Progress, Report
 
@@ -55,10 +54,10 @@ _SCOUTS, _FEWEST_SEEN = 2_000, 10  # samples that give an outlook
 class Outlook:
     """What a test by betting would be like, as far as a few samples of their own show.
 
-    - `law` is what to draw from, `bound` its bound on a value and `variance` the variance of one, in levels.
+    - `copies` is the number of copies of its law, `bound` the bound on a value and `variance` that of one, in levels.
     """
 
-    law: Description
+    copies: int
     bound: float
     variance: float
 
@@ -119,14 +118,14 @@ class Prover:
         betting = isinstance(self.verifier, BettingVerifier)
         if not betting or claim.level <= 0 or is_immediate(reduction, direction) or pair.upper_bound:
             return None
-        law = best_law(pair, direction, claim.epsilon, self.memory, enough=0.99 * claim.level)
+        law = self._law(pair, claim)
         bound = law.upward_bound(claim.epsilon)
         if bound <= claim.level:
             return None
         values = np.concatenate(list(draw_values(law, claim.epsilon, seed, _SCOUTS, self.compute))) / claim.level
         # Where hardly a value is seen, it is as variable as one can be whose mean is a level.
         variance = float(values.var()) if np.count_nonzero(values) >= _FEWEST_SEEN else bound / claim.level
-        return Outlook(law.describe(), bound / claim.level, variance)
+        return Outlook(law.describe().get("copies", 1), bound / claim.level, variance)
 
     def work_for_add(self, mechanism: Mechanism) -> float:
         """Return a bound on the values of a test of `add`, as a measure of its work; 0 where it needs no samples."""
@@ -144,8 +143,11 @@ class Prover:
             return unreduced(mechanism, self.epsilon)
         return best_reduction(mechanism, self.epsilon, self.verifier.level, direction)
 
+    def _law(self, pair: Pair, claim: Claim) -> BoundedLaw:
+        return best_law(pair, claim.direction, claim.epsilon, self.memory, enough=0.99 * claim.level)
+
     def _bet(self, pair: Pair, claim: Claim, verifier: BettingVerifier, seed: int, expected: float) -> AnyProof:
-        law = best_law(pair, claim.direction, claim.epsilon, self.memory, enough=0.99 * claim.level)
+        law = self._law(pair, claim)
         bound = law.upward_bound(claim.epsilon)
         sigma = pair.noise_multiplier
         if bound <= claim.level:

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from minsep.accounting.directions import Direction
-from minsep.accounting.importance.base import Law
+from minsep.accounting.importance.base import ScoredLaw
 from minsep.accounting.importance.interleaved import add_to_samples, inner_products
 from minsep.accounting.importance.tuple_law import TupleLaw
 from minsep.accounting.pairs import TiltablePair
@@ -17,7 +17,7 @@ from minsep.randomness.variates import uniforms
 
 
 @dataclass(frozen=True)
-class AdaptedLaw(Law):
+class AdaptedLaw(ScoredLaw):
     """y = C (t x + a m) + s z, where every participation of x is weighted by theta and m is the expected participation.
 
     With little noise a few participations decide, and t (`scale`) and theta (`weight`) matter. With much noise log P/Q
@@ -43,12 +43,6 @@ class AdaptedLaw(Law):
     def law(self) -> TupleLaw:
         """Law of one participation vector with every participation weighted."""
         return TupleLaw(self.pair.single, 1, 0.0, 0.0, math.log(self.weight))
-
-    def draw(self, key: Key, chunk: int) -> tuple[FloatArray, FloatArray]:
-        """Return log R and log dP'/dQ of the samples of a chunk."""
-        scores = self.draw_scores(key, chunk)
-        log_ratio = self.pair.log_ratios_of_scores(scores)
-        return log_ratio, self.log_density(scores, log_ratio)
 
     def log_density(self, scores: Rows, log_ratio: FloatArray) -> FloatArray:
         """Return log dP'/dQ of samples, by their scores and log R.

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from minsep.accounting.directions import Direction
-from minsep.accounting.importance.base import BoundedLaw, x_log_x
+from minsep.accounting.importance.base import BoundedLaw, ScoredLaw, x_log_x
 from minsep.accounting.importance.tuple_tables import Participations
 from minsep.accounting.pairs import AllocationPair
 from minsep.arrays import FloatArray, IntegerArray, Rows
@@ -87,7 +87,7 @@ def _ways(groups: tuple[int, ...]) -> int:
 
 
 @dataclass(frozen=True)
-class AllocatedLaw(BoundedLaw):
+class AllocatedLaw(ScoredLaw, BoundedLaw):
     """The Renyi-tilted law dP'/dQ = R^k / M of random allocation, for `remove`: k copies."""
 
     pair: AllocationPair
@@ -129,12 +129,6 @@ class AllocatedLaw(BoundedLaw):
         epochs = self.pair.law.most_participations(self.pair.strategy.iterations)
         choices = len(self._last.sizes) + len(self._whole.sizes)
         return min(super().distance + epochs * choices * 2.0**-52, 1.0)
-
-    def draw(self, key: Key, chunk: int) -> tuple[FloatArray, FloatArray]:
-        """Return log R and log dP'/dQ of the samples of a chunk."""
-        scores = self.draw_scores(key, chunk)
-        log_ratio = self.pair.log_ratios_of_scores(scores)
-        return log_ratio, self.log_density(scores, log_ratio)
 
     def draw_scores(self, key: Key, chunk: int) -> Rows:
         """Return the scores of the samples of a chunk."""

@@ -16,8 +16,9 @@ import numpy as np
 
 from minsep.accounting.directions import Direction
 from minsep.accounting.pairs import Pair
+from minsep.accounting.pairs.base import ParticipationPair
 from minsep.accounting.pairs.rounding import distance_of_draws, rounding_of
-from minsep.arrays import FloatArray
+from minsep.arrays import FloatArray, Rows
 from minsep.identity import Description
 from minsep.randomness import Key
 
@@ -36,6 +37,26 @@ class Law(ABC):
     @abstractmethod
     def draw(self, key: Key, chunk: int) -> tuple[FloatArray, FloatArray]:
         """Return log R and log dP'/dQ of the samples of a chunk."""
+
+
+class ScoredLaw(Law):
+    """A law whose density follows from the scores of a sample and its log R."""
+
+    pair: ParticipationPair
+
+    @abstractmethod
+    def draw_scores(self, key: Key, chunk: int) -> Rows:
+        """Return the scores of the samples of a chunk."""
+
+    @abstractmethod
+    def log_density(self, scores: Rows, log_ratio: FloatArray) -> FloatArray:
+        """Return log dP'/dQ of samples, by their scores and log R."""
+
+    def draw(self, key: Key, chunk: int) -> tuple[FloatArray, FloatArray]:
+        """Return log R and log dP'/dQ of the samples of a chunk."""
+        scores = self.draw_scores(key, chunk)
+        log_ratio = self.pair.log_ratios_of_scores(scores)
+        return log_ratio, self.log_density(scores, log_ratio)
 
 
 class BoundedLaw(Law):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from minsep.accounting.directions import Direction
-from minsep.accounting.importance.base import BoundedLaw, x_log_x
+from minsep.accounting.importance.base import BoundedLaw, ScoredLaw, x_log_x
 from minsep.accounting.importance.tuple_law import TupleLaw
 from minsep.accounting.pairs import TiltablePair
 from minsep.accounting.pairs.rounding import distance_of_draws
@@ -15,7 +15,7 @@ from minsep.randomness import Key
 
 
 @dataclass(frozen=True)
-class TiltedLaw(BoundedLaw):
+class TiltedLaw(ScoredLaw, BoundedLaw):
     """The Renyi-tilted law dP'/dQ = F_t^k / M with F_t = E_x exp(t l_x): k copies, scale t.
 
     `tilt` is t: at least 1 for `remove` and negative for `add`; the order is k |t|. If x is a sum of several vectors,
@@ -71,12 +71,6 @@ class TiltedLaw(BoundedLaw):
         if self.direction == "remove":
             return self.log_constant - (a - 1) * epsilon + x_log_x(a - 1) - x_log_x(a)
         return self.log_constant - a * epsilon + x_log_x(a) - x_log_x(a + 1)
-
-    def draw(self, key: Key, chunk: int) -> tuple[FloatArray, FloatArray]:
-        """Return log R and log dP'/dQ of the samples of a chunk."""
-        scores = self.draw_scores(key, chunk)
-        log_ratio = self.pair.log_ratios_of_scores(scores)
-        return log_ratio, self.log_density(scores, log_ratio)
 
     def draw_scores(self, key: Key, chunk: int) -> Rows:
         """Return the scores of the samples of a chunk."""
