@@ -34,14 +34,14 @@ def test_no_test_on_a_gaussian_mechanism_does_better_than_the_bound(epsilon):
 
 
 @given(st.floats(0, 1), st.floats(0, 20), st.floats(0, 1))
-def test_the_bound_is_attained_by_a_randomised_response(rate, epsilon, delta):
+def test_the_bound_is_attained_by_a_randomised_response(share, epsilon, delta):
     """With probability delta the response tells all; otherwise it is yes with odds e^epsilon for a member."""
-    bound = most_true_positives(rate, epsilon, delta)
-    assert rate <= bound + 1e-12
-    assert bound <= 1
-    yes_if_out = (1 - delta) / (1 + np.exp(epsilon))
-    yes_if_in = delta + (1 - delta) * np.exp(epsilon) / (1 + np.exp(epsilon))
-    assert yes_if_in <= most_true_positives(yes_if_out, epsilon, delta) + 1e-9
+    yes_if_out, yes_if_in = (1 - delta) / (1 + np.exp(epsilon)), delta + (1 - delta) / (1 + np.exp(-epsilon))
+    # Tests that answer yes when told so, then also when named so, then also by chance: corners of the region.
+    corners = [(0.0, delta), (yes_if_out, yes_if_in), (1 - delta, 1.0)]
+    for (low, fewest), (high, most) in zip(corners, corners[1:], strict=False):
+        rate, positives = low + share * (high - low), fewest + share * (most - fewest)
+        assert most_true_positives(rate, epsilon, delta) == pytest.approx(positives, abs=1e-9)
 
 
 def test_rates_outside_their_range_are_refused():
