@@ -1,5 +1,7 @@
 """What attackers can do, against the best test on a Gaussian mechanism."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -39,7 +41,7 @@ def test_the_bound_is_attained_by_a_randomised_response(share, epsilon, delta):
     yes_if_out, yes_if_in = (1 - delta) / (1 + np.exp(epsilon)), delta + (1 - delta) / (1 + np.exp(-epsilon))
     # Tests that answer yes when told so, then also when named so, then also by chance: corners of the region.
     corners = [(0.0, delta), (yes_if_out, yes_if_in), (1 - delta, 1.0)]
-    for (low, fewest), (high, most) in zip(corners, corners[1:], strict=False):
+    for (low, fewest), (high, most) in pairwise(corners):
         rate, positives = low + share * (high - low), fewest + share * (most - fewest)
         assert most_true_positives(rate, epsilon, delta) == pytest.approx(positives, abs=1e-9)
 
