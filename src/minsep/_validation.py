@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+_LONGEST = 1000
+
 
 def integer(*, at_least: int | None = None, at_most: int | None = None, **parameter: object) -> int:
     """Return the one keyword argument as an `int` within the bounds.
@@ -126,6 +128,16 @@ def all_of(*checks: Callable[[], object]) -> None:
             sentences.append(str(error))
     if sentences:
         raise ValueError("\n".join(sentences))
+
+
+def in_short(value: object) -> str:
+    """Return a value as it is written in Python, cut in the middle if that is long.
+
+    >>> in_short("a" * 1000)
+    "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa ... aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'"
+    """
+    written = repr(value)
+    return written if len(written) <= _LONGEST else f"{written[:50]} ... {written[-50:]}"
 
 
 def _bounds(*limits: tuple[float | None, str]) -> str:

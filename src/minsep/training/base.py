@@ -121,12 +121,21 @@ class Training(ABC):
         """
         training = cls(*arguments, **options)
         content = load_checkpoint(path, training._identity(), training._decode)
-        training._run.load_state_dict(content["run"])
-        position = training._noise_position(content)
-        if position != training.steps:
-            raise ValueError(f"The checkpoint is of step {training.steps}, but its noise is of step {position}.")
-        training._restore(content)
+        try:
+            training._continue(content)
+        except (ValueError, MemoryError):
+            raise
+        except Exception as error:  # whatever a damaged content may lead to
+            reason = str(error).partition("\n")[0]
+            raise ValueError(f"The checkpoint {os.fspath(path)!r} does not fit this training: {reason}") from None
         return training
+
+    def _continue(self, content: State) -> None:
+        self._run.load_state_dict(content["run"])
+        position = self._noise_position(content)
+        if position != self.steps:
+            raise ValueError(f"The checkpoint is of step {self.steps}, but its noise is of step {position}.")
+        self._restore(content)
 
     @abstractmethod
     def _identity(self) -> State:
