@@ -28,7 +28,7 @@ def integer(*, at_least: int | None = None, at_most: int | None = None, **parame
         except TypeError:
             number = None
     if number is None or (at_least is not None and number < at_least) or (at_most is not None and number > at_most):
-        raise ValueError(f"{name} is {value!r}, but it must be an integer{bounds}.")
+        raise ValueError(f"{name} is {in_short(value)}, but it must be an integer{bounds}.")
     return number
 
 
@@ -61,7 +61,7 @@ def real(
         or (at_most is not None and number > at_most)
         or (below is not None and number >= below)
     ):
-        raise ValueError(f"{name} is {value!r}, but it must be a finite number{bounds}.")
+        raise ValueError(f"{name} is {in_short(value)}, but it must be a finite number{bounds}.")
     return number
 
 
@@ -75,7 +75,7 @@ def choice(options: Iterable[str], **parameter: object) -> str:
     ((name, value),) = parameter.items()
     options = tuple(options)
     if not isinstance(value, str) or value not in options:
-        raise ValueError(f"{name} is {value!r}, but it must be one of {', '.join(map(repr, options))}.")
+        raise ValueError(f"{name} is {in_short(value)}, but it must be one of {', '.join(map(repr, options))}.")
     return value
 
 
@@ -92,7 +92,7 @@ def real_array(dimensions: int, **parameter: ArrayLike) -> NDArray[np.float64]:
     except ValueError:  # rows of unequal length
         given = np.array("")
     if given.dtype.kind not in "iuf" and given.size > 0:
-        raise ValueError(f"{name} is {value!r}, but it must be an array of numbers.")
+        raise ValueError(f"{name} is {in_short(value)}, but it must be an array of numbers.")
     array = given.astype(np.float64)
     if array.ndim != dimensions or array.size == 0:
         raise ValueError(
@@ -136,8 +136,17 @@ def in_short(value: object) -> str:
     >>> in_short("a" * 1000)
     "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa ... aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'"
     """
-    written = repr(value)
-    return written if len(written) <= _LONGEST else f"{written[:50]} ... {written[-50:]}"
+    return shortened(repr(value))
+
+
+def shortened(text: str) -> str:
+    """Return the first line of a text, cut in the middle if that is long.
+
+    >>> shortened("It failed.\\nBecause of that.")
+    'It failed.'
+    """
+    line = text.partition("\n")[0]
+    return line if len(line) <= _LONGEST else f"{line[:50]} ... {line[-50:]}"
 
 
 def _bounds(*limits: tuple[float | None, str]) -> str:

@@ -76,9 +76,10 @@ def check_envelope(state: State, expected: State) -> None:
     for name, value in expected.items():
         found = state.get(name)
         if isinstance(found, np.ndarray) or found != value:
+            its, ours = validate.in_short(found), validate.in_short(value)
             raise ValueError(
-                f"The state has {name} {validate.in_short(found)}, but this stream has {validate.in_short(value)}: resume with the mechanism, the sizes "
-                "and the version of minsep that saved it."
+                f"The state has {name} {its}, but this stream has {ours}: resume with the mechanism, the sizes and the "
+                "version of minsep that saved it."
             )
 
 

@@ -1,5 +1,6 @@
 """Edge lists from files and arrays, checked in bulk; an error names the first row that is wrong."""
 
+import codecs
 import csv
 import io
 import os
@@ -103,12 +104,7 @@ def _read_csv(path: Path) -> tuple[NDArray[Any], NDArray[Any], int]:
     header = named or not any(_is_number(cell) for cell in head[:2])
     columns = _columns(head) if header else (0, 1)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # a file without edges is refused later
-            table = np.loadtxt(
-                path, dtype=np.int64, delimiter=",", skiprows=int(header), usecols=columns, ndmin=2, comments=None,
-                quotechar='"', encoding="utf-8-sig",
-            )  # fmt: skip
+        table = _integers(path, header, columns)
     except ValueError:
         examples, users, first_row = _read_csv_text(path, header, columns)
         if header and not named and (head[0] in examples or head[1] in users):
@@ -121,6 +117,18 @@ def _read_csv(path: Path) -> tuple[NDArray[Any], NDArray[Any], int]:
     _refuse_negative(table[:, 0], "example", first_row)
     _refuse_negative(table[:, 1], "user", first_row)
     return table[:, 0], table[:, 1], first_row
+
+
+def _integers(path: Path, header: bool, columns: tuple[int, int]) -> NDArray[np.int64]:
+    """Read two columns of integers, in ASCII: NumPy takes some other characters for digits."""
+    with open(path, "rb") as raw, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a file without edges is refused later
+        raw.seek(len(codecs.BOM_UTF8) if raw.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else 0)
+        text = io.TextIOWrapper(raw, encoding="ascii", errors="backslashreplace")
+        return np.loadtxt(
+            text, dtype=np.int64, delimiter=",", skiprows=int(header), usecols=columns, ndmin=2, comments=None,
+            quotechar='"',
+        )  # fmt: skip
 
 
 def _read_csv_text(path: Path, header: bool, columns: tuple[int, int]) -> tuple[NDArray[Any], NDArray[Any], int]:
@@ -158,8 +166,8 @@ def _read_parquet(path: Path) -> tuple[NDArray[Any], NDArray[Any], int]:
     except (pyarrow.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the disk, not the content
-        reason = str(error).partition("\n")[0].rstrip(".")
-        raise ValueError(f"The file {str(path)!r} cannot be read as .parquet: {validate.in_short(reason)}.") from None
+        reason = validate.shortened(str(error)).rstrip(".")
+        raise ValueError(f"The file {str(path)!r} cannot be read as .parquet: {reason}.") from None
     columns = [table.column(name) for name in pair]
     for name, column in zip(("example", "user"), columns, strict=True):
         if column.null_count:

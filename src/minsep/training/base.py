@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from minsep import _validation as validate
 from minsep.mechanism import Mechanism
 from minsep.state import State
 from minsep.training.certified import certified_mechanism
@@ -126,7 +127,7 @@ class Training(ABC):
         except (ValueError, MemoryError):
             raise
         except Exception as error:  # whatever a damaged content may lead to
-            reason = str(error).partition("\n")[0]
+            reason = validate.shortened(str(error))
             raise ValueError(f"The checkpoint {os.fspath(path)!r} does not fit this training: {reason}") from None
         return training
 

@@ -123,7 +123,8 @@ class Certificate:
         if found != FORMAT:
             advice = "certify the mechanism again" if found == 1 else "use a version that reads it"
             raise ValueError(
-                f"The certificate has format {in_short(found)}, but this version of minsep reads format {FORMAT}: {advice}."
+                f"The certificate has format {in_short(found)}, but this version of minsep reads format {FORMAT}: "
+                f"{advice}."
             )
         try:
             derived = {name: content.pop(name) for name in _DERIVED}
