@@ -140,12 +140,12 @@ def in_short(value: object) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return the first line of a text, cut in the middle if that is long.
+    """Return the first line of a text as a terminal may show it, cut in the middle if it is long.
 
     >>> shortened("It failed.\\nBecause of that.")
     'It failed.'
     """
-    line = text.partition("\n")[0]
+    line = "".join(letter if letter.isprintable() else "?" for letter in text.partition("\n")[0])
     return line if len(line) <= _LONGEST else f"{line[:50]} ... {line[-50:]}"
 
 

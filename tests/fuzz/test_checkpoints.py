@@ -63,7 +63,7 @@ def resumed(content, number):
     return None
 
 
-@fuzz(damaged_bytes(FILES), quick=20, slow=700)
+@fuzz(damaged_bytes(FILES), quick=12, slow=300)
 def test_damaged_checkpoints_are_refused_or_unharmed(case):
     number, content = case
     trainer = resumed(content, number)
@@ -72,7 +72,7 @@ def test_damaged_checkpoints_are_refused_or_unharmed(case):
         assert np.array_equal(train(ADAPTERS[number], trainer, None), BOTH[number][1])
 
 
-@fuzz(changed_data(PLAIN), quick=30, slow=700)
+@fuzz(changed_data(PLAIN), quick=20, slow=300)
 def test_changed_checkpoints_are_refused_or_of_a_step_of_this_run(case):
     number, plain = case
     file = io.BytesIO()

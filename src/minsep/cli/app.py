@@ -100,3 +100,8 @@ def main() -> None:
         for sentence in str(error).splitlines():
             print(f"Error: {sentence}", file=sys.stderr)
         sys.exit(BAD_INPUT)
+    except MemoryError as error:
+        print(
+            f"Error: There is not enough memory for these numbers: {error or 'choose smaller ones'}.", file=sys.stderr
+        )
+        sys.exit(BAD_INPUT)
