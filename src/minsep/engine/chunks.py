@@ -4,7 +4,7 @@ A chunk is a pure function of its number, so results depend neither on the execu
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import TypeVar
@@ -25,7 +25,7 @@ def run_chunks(
     start: int = 0,
     workers: int | None = None,
     executor: Executor | None = None,
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Yield `work(start), ..., work(count - 1)` in order.
 
     By default they run in one thread per core, which the compiled kernels use in parallel. Any executor can be used (a

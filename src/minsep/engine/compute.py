@@ -1,6 +1,6 @@
 """Where samples are drawn, which never changes a result."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Compute:
         if self.executor is not None and not isinstance(self.executor, Executor):
             raise ValueError(f"executor is {self.executor!r}, but it must be a concurrent.futures.Executor.")
 
-    def run(self, work: Callable[[int], Result], count: int, start: int = 0) -> Iterator[Result]:
+    def run(self, work: Callable[[int], Result], count: int, start: int = 0) -> Generator[Result, None, None]:
         """Yield `work(start), ..., work(count - 1)` in order."""
         return run_chunks(work, count, start=start, workers=self.workers, executor=self.executor)
 
@@ -62,7 +62,12 @@ class Compute:
         >>> Compute().fold(lambda chunk: chunk, 10, 0, lambda total, chunk: total + chunk)
         45
         """
-        return fold_results(self.run(work, count), state, step, finished)
+        with closing(self.run(work, count)) as results:
+            for result in results:
+                state = step(state, result)
+                if finished(state):
+                    break
+        return state
 
     def remember(
         self,
@@ -85,18 +90,6 @@ class Compute:
 
         >>> Compute().note("noise multiplier 0.85 passed")
         """
-
-
-def fold_results(
-    results: Iterator[Result], state: State, step: Callable[[State, Result], State], finished: Callable[[State], bool]
-) -> State:
-    """Return the state after all results, or after the first with which it is finished."""
-    with closing(results) as results:  # type: ignore[type-var]
-        for result in results:
-            state = step(state, result)
-            if finished(state):
-                break
-    return state
 
 
 LOCAL = Compute()

@@ -2,13 +2,13 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from minsep.engine import LOCAL, Compute
-from minsep.engine.compute import fold_results, never
+from minsep.engine import LOCAL, Compute, never
 from minsep.journal.canonical import digest
 from minsep.journal.file import JournalFile
 from minsep.journal.lines import Entry
@@ -72,6 +72,14 @@ class Log:
             raise self._other() from None
 
 
+def _written(count: int, like: State, entry: Entry) -> tuple[int, State]:
+    """Return after how many chunks a state was written down, and the state."""
+    done, state = from_plain((0, like), [entry["chunks"], entry["state"]])
+    if not 1 <= done <= count:
+        raise ValueError(f"there are no {done} chunks")
+    return done, state
+
+
 def _identity(of: object) -> str:
     return digest(of)[:32]
 
@@ -83,7 +91,7 @@ class JournaledCompute(Compute):
     inner: Compute = LOCAL
     log: Log | None = None
 
-    def run(self, work: Callable[[int], Result], count: int, start: int = 0) -> Iterator[Result]:
+    def run(self, work: Callable[[int], Result], count: int, start: int = 0) -> Generator[Result, None, None]:
         """Yield `work(start), ..., work(count - 1)` in order; that is not written down."""
         return self.inner.run(work, count, start)
 
@@ -102,25 +110,24 @@ class JournaledCompute(Compute):
         done = 0
         known = log.take_fold(of)
         if known is not None:
-            done, state, last = log.unpacked(partial(from_plain, (0, state, False)), known.get("after"))
-            if last:
+            done, state = log.unpacked(partial(_written, count, state), known)
+            if known.get("last") is True:
                 return state
+
+        def write_down(last: bool) -> None:
+            log.append("fold", of, name=name, chunks=done, last=last, state=to_plain(state), now=False)
+
         began = written = time.monotonic()
-
-        def write_down(state: State, last: bool) -> None:
-            log.append("fold", of, name=name, last=last, after=to_plain((done, state, last)), now=False)
-
-        def recorded(state: State, result: Result) -> State:
-            nonlocal done, written
-            now = time.monotonic()
-            if now - written >= max(_SECONDS, _SHARE * (now - began)):
-                write_down(state, False)
-                written = now
-            done += 1
-            return step(state, result)
-
-        state = fold_results(self.inner.run(work, count, done), state, recorded, finished)
-        write_down(state, True)
+        with closing(self.inner.run(work, count, done)) as results:
+            for result in results:
+                state, done = step(state, result), done + 1
+                if finished(state):
+                    break
+                now = time.monotonic()
+                if done < count and now - written >= max(_SECONDS, _SHARE * (now - began)):
+                    write_down(last=False)
+                    written = now
+        write_down(last=True)
         return state
 
     def remember(
