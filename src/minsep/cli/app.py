@@ -102,6 +102,9 @@ def main() -> None:
         for sentence in str(error).splitlines():
             print(f"Error: {sentence}", file=sys.stderr)
         sys.exit(BAD_INPUT)
+    except ArithmeticError as error:
+        print(f"Error: These numbers are too large or too small to compute with: {error}.", file=sys.stderr)
+        sys.exit(BAD_INPUT)
     except MemoryError as error:
         print(
             f"Error: There is not enough memory for these numbers: {error or 'choose smaller ones'}.", file=sys.stderr

@@ -98,13 +98,15 @@ def _checked(file: JournalFile, task: Entry) -> Entry:
     """Return the header of a journal if it is that of this task and version."""
     header = file.entries[0]
     if header.get("journal") != FORMAT:
-        raise file.refuse(f"it has format {header.get('journal')!r}, and this version of minsep writes {FORMAT}")
+        raise file.refuse(
+            f"it has format {validate.in_short(header.get('journal'))}, and this version of minsep writes {FORMAT}"
+        )
     versions, recorded, seed, date = (header.get(name) for name in ("versions", "task", "seed", "date"))
     if not (isinstance(versions, dict) and isinstance(recorded, dict) and type(seed) is int and isinstance(date, str)):
         raise file.refuse("its first line makes no sense")
     for name, version in library_versions().items():
         if versions.get(name) != version:
-            there = versions.get(name)
+            there = str(versions.get(name))[:100]
             raise file.refuse(f"it was written with {name} {there}, and this is {version}: go on with that version")
     differing = [name for name in {**recorded, **task} if recorded.get(name) != task.get(name)]
     if differing:
@@ -123,4 +125,7 @@ def _in_words(value: Any) -> Any:
 
 
 def _said(value: Any) -> str:
-    return f"{value['is']!r} ({value['sha256'][:8]})" if isinstance(value, dict) else repr(value)
+    match value:
+        case {"is": str() as words, "sha256": str() as digits}:
+            return f"{validate.in_short(words)} ({digits[:8]})"
+    return validate.in_short(value)
