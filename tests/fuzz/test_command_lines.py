@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import strategies as st
 
 import minsep
@@ -190,3 +191,26 @@ def test_plans_and_comparisons_end_as_they_should(case):
       quick=40, slow=400)  # fmt: skip
 def test_words_in_any_order_end_as_they_should(case):
     check([word for word in case if "\0" not in word])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("--batch-size=5e-324", "batch_size is 5e-324, but it must not be that small"),
+        ("--examples=1e308", "examples is 1"),
+        ("--max-batch-size=1e308", "batch_size is 1"),
+        ("--noise-multiplier=5e-324", "too large or too small to compute with"),
+        ("--noise-multiplier=1e308", "too large or too small to compute with"),
+    ],
+)
+def test_extreme_numbers_are_refused(change, message):
+    good = ["--examples=50", "--batch-size=1", "--iterations=1", "--noise-multiplier=1", "--epsilon=1", "--delta=1e-2"]
+    code, _, err = run(["certify", *good, change])
+    assert (code, message in err, err.count("\n")) == (2, True, 1), err
+
+
+def test_too_little_memory_is_said():
+    with memory_limit(1 << 30):
+        code, _, err = run(["strategy", "--iterations=2147483647", "--bands=2147483647"])
+    assert code == 2
+    assert err.startswith("Error: There is not enough memory for these numbers: ")
