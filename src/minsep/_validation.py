@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+_LONGEST = 1000
+
 
 def integer(*, at_least: int | None = None, at_most: int | None = None, **parameter: object) -> int:
     """Return the one keyword argument as an `int` within the bounds.
@@ -26,7 +28,7 @@ def integer(*, at_least: int | None = None, at_most: int | None = None, **parame
         except TypeError:
             number = None
     if number is None or (at_least is not None and number < at_least) or (at_most is not None and number > at_most):
-        raise ValueError(f"{name} is {value!r}, but it must be an integer{bounds}.")
+        raise ValueError(f"{name} is {in_short(value)}, but it must be an integer{bounds}.")
     return number
 
 
@@ -59,7 +61,7 @@ def real(
         or (at_most is not None and number > at_most)
         or (below is not None and number >= below)
     ):
-        raise ValueError(f"{name} is {value!r}, but it must be a finite number{bounds}.")
+        raise ValueError(f"{name} is {in_short(value)}, but it must be a finite number{bounds}.")
     return number
 
 
@@ -73,7 +75,7 @@ def choice(options: Iterable[str], **parameter: object) -> str:
     ((name, value),) = parameter.items()
     options = tuple(options)
     if not isinstance(value, str) or value not in options:
-        raise ValueError(f"{name} is {value!r}, but it must be one of {', '.join(map(repr, options))}.")
+        raise ValueError(f"{name} is {in_short(value)}, but it must be one of {', '.join(map(repr, options))}.")
     return value
 
 
@@ -90,7 +92,7 @@ def real_array(dimensions: int, **parameter: ArrayLike) -> NDArray[np.float64]:
     except ValueError:  # rows of unequal length
         given = np.array("")
     if given.dtype.kind not in "iuf" and given.size > 0:
-        raise ValueError(f"{name} is {value!r}, but it must be an array of numbers.")
+        raise ValueError(f"{name} is {in_short(value)}, but it must be an array of numbers.")
     array = given.astype(np.float64)
     if array.ndim != dimensions or array.size == 0:
         raise ValueError(
@@ -126,6 +128,25 @@ def all_of(*checks: Callable[[], object]) -> None:
             sentences.append(str(error))
     if sentences:
         raise ValueError("\n".join(sentences))
+
+
+def in_short(value: object) -> str:
+    """Return a value as it is written in Python, cut in the middle if that is long.
+
+    >>> in_short("a" * 1000)
+    "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa ... aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'"
+    """
+    return shortened(repr(value))
+
+
+def shortened(text: str) -> str:
+    """Return the first line of a text as a terminal may show it, cut in the middle if it is long.
+
+    >>> shortened("It failed.\\nBecause of that.")
+    'It failed.'
+    """
+    line = "".join(letter if letter.isprintable() else "?" for letter in text.partition("\n")[0])
+    return line if len(line) <= _LONGEST else f"{line[:50]} ... {line[-50:]}"
 
 
 def _bounds(*limits: tuple[float | None, str]) -> str:

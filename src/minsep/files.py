@@ -1,5 +1,6 @@
 """Files that are written whole or not at all."""
 
+import contextlib
 import os
 import secrets
 from collections.abc import Callable
@@ -14,7 +15,7 @@ def write_whole(
 ) -> None:
     """Write a file atomically: whatever interrupts it, either the old or the new file exists.
 
-    - `path` is where the file is written.
+    - `path` is where the file is written. If it is a link, the file that it points to is replaced.
     - `content` is its bytes, or a function that writes them to an open file.
     - `private` makes the file readable only by its owner, from the first byte on.
 
@@ -24,8 +25,9 @@ def write_whole(
     >>> path.read_text()
     'whole'
     """
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
+    path = Path(os.path.realpath(path))
+    _refuse_special(path, path=path)
+    temporary = path.with_name(f".{secrets.token_hex(8)}.partial")
     descriptor = os.open(
         temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY if private else _AS_THE_UMASK_SAYS
     )
@@ -39,20 +41,41 @@ def write_whole(
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        os.unlink(temporary)
+        with contextlib.suppress(OSError):  # its folder may be gone
+            os.unlink(temporary)
         raise
+    _flush_folder(path.parent)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Let the new name of a file survive a loss of power, where the file system can."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def check_folder(**parameter: str | os.PathLike[str]) -> None:
-    """Refuse a path whose folder does not exist, or that is a folder itself.
+    """Refuse a path whose folder does not exist, or that is not a file.
 
     >>> check_folder(output="/no/such/folder/plan.html")
     Traceback (most recent call last):
     ValueError: output is '/no/such/folder/plan.html', but the folder '/no/such/folder' does not exist.
     """
     ((name, path),) = parameter.items()
-    folder = Path(path).absolute().parent
+    target = Path(os.path.realpath(path))
+    folder = target.parent
     if not folder.is_dir():
         raise ValueError(f"{name} is {os.fspath(path)!r}, but the folder {str(folder)!r} does not exist.")
-    if Path(path).is_dir():
+    if target.is_dir():
         raise ValueError(f"{name} is {os.fspath(path)!r}, but it is a folder: it must be a file.")
+    _refuse_special(target, **{name: path})
+
+
+def _refuse_special(target: Path, **parameter: str | os.PathLike[str]) -> None:
+    """Refuse to replace a device or a pipe, such as /dev/null, by a file."""
+    ((name, path),) = parameter.items()
+    if target.exists() and not target.is_file() and not target.is_dir():
+        raise ValueError(f"{name} is {os.fspath(path)!r}, but it is a device or a pipe: it must be a file.")

@@ -260,8 +260,10 @@ class Mechanism(Described):
         description = accepted.mechanism
         try:
             mechanism = cls.from_description(description)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"certificate describes no mechanism of this version of minsep: {error}") from None
+        except Exception as error:  # whatever a forged description may lead to
+            raise ValueError(
+                f"certificate describes no mechanism of this version of minsep: {validate.shortened(str(error))}"
+            ) from None
         if graph is None:
             return mechanism
         _check_kind(AttributionGraph, "AttributionGraph.from_lists gives", graph=graph)

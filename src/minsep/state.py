@@ -4,13 +4,16 @@ A state holds the key of its stream. Anyone who can read it can reconstruct ever
 as secret as the data itself.
 """
 
+import errno
 import json
+import math
 import os
 import zipfile
-from typing import Any, Never
+from typing import Any, BinaryIO, Never
 
 import numpy as np
 
+from minsep import _validation as validate
 from minsep.files import write_whole
 
 State = dict[str, Any]
@@ -18,11 +21,26 @@ State = dict[str, Any]
 _VERSION = 1
 
 
+def check_process(owner: int) -> None:
+    """Refuse to draw in a process that was forked from the `owner`: two releases with the same noise differ by none."""
+    if os.getpid() != owner:
+        raise RuntimeError(
+            f"The run belongs to process {owner}, but this is process {os.getpid()}, forked from it: both would draw "
+            "the same batches and noise. Continue in one of them only: here, restore it from its saved state."
+        )
+
+
 class Guard:
-    """Marks the steps of a stream. An interrupted step cannot be continued."""
+    """Marks the steps of a stream. An interrupted step cannot be continued, nor a step in a forked process."""
 
     def __init__(self) -> None:
         self._under_way = False
+        self._process = os.getpid()
+
+    @property
+    def passable(self) -> bool:
+        """Whether a step may be taken."""
+        return not self._under_way and self._process == os.getpid()
 
     def check(self) -> None:
         """Refuse to continue after an interruption."""
@@ -31,6 +49,7 @@ class Guard:
 
     def __enter__(self) -> None:
         self.check()
+        check_process(self._process)
         self._under_way = True
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -56,10 +75,11 @@ def check_envelope(state: State, expected: State) -> None:
         raise ValueError(f"The state is a {type(state).__name__}, but it must be a dict from state_dict().")
     for name, value in expected.items():
         found = state.get(name)
-        if found != value:
+        if isinstance(found, np.ndarray) or found != value:
+            its, ours = validate.in_short(found), validate.in_short(value)
             raise ValueError(
-                f"The state has {name} {found!r}, but this stream has {value!r}: resume with the mechanism, the sizes "
-                "and the version of minsep that saved it."
+                f"The state has {name} {its}, but this stream has {ours}: resume with the mechanism, the sizes and the "
+                "version of minsep that saved it."
             )
 
 
@@ -95,10 +115,40 @@ def load_state(path: str | os.PathLike[str]) -> State:
     >>> load_state(path)
     {'position': 3}
     """
-    try:
-        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-            state: State = json.loads(str(file["plain"]))
-            state.update({name: file[name] for name in file.files if name != "plain"})
-    except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile):
-        raise ValueError(f"The file {os.fspath(path)!r} does not contain a state of minsep.") from None
-    return state
+    with open(path, "rb") as raw:
+        try:
+            return _read_state(raw)
+        except MemoryError:
+            raise
+        except Exception as error:  # whatever a damaged archive may lead to
+            if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+                raise  # the disk, not the content
+            raise ValueError(f"The file {os.fspath(path)!r} does not contain a state of minsep.") from None
+
+
+def _read_state(raw: BinaryIO) -> State:
+    """Read the archive that `save_state` wrote, which is not compressed: it needs no more memory than its size."""
+    with zipfile.ZipFile(raw) as file:
+        members = {member.filename.removesuffix(".npy"): member for member in file.infolist()}
+        stored = all(member.compress_type == zipfile.ZIP_STORED for member in members.values())
+        size = sum(member.file_size for member in members.values())
+        if not stored or len(members) < len(file.infolist()) or size > os.fstat(raw.fileno()).st_size:
+            raise ValueError
+        arrays = {name: _read_array(file, member) for name, member in members.items()}
+    state: State = json.loads(str(arrays.pop("plain")))
+    if not isinstance(state, dict) or state.keys() & arrays.keys():
+        raise ValueError
+    return state | arrays
+
+
+def _read_array(file: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray[Any, np.dtype[Any]]:
+    """Read an array whose header promises what is there: a promise of terabytes would be allocated."""
+    with file.open(member) as content:
+        if np.lib.format.read_magic(content) != (1, 0):
+            raise ValueError
+        shape, _, dtype = np.lib.format.read_array_header_1_0(content)
+        if math.prod(shape) * dtype.itemsize != member.file_size - content.tell():
+            raise ValueError
+    with file.open(member) as content:
+        array: np.ndarray[Any, np.dtype[Any]] = np.lib.format.read_array(content, allow_pickle=False)
+        return array

@@ -1,5 +1,6 @@
 """Edge lists from files and arrays, checked in bulk; an error names the first row that is wrong."""
 
+import codecs
 import csv
 import io
 import os
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from minsep import _validation as validate
 from minsep.arrays import IntegerArray
 from minsep.files import write_whole
 
@@ -76,7 +78,12 @@ def read_edges(path: str | os.PathLike[str]) -> Edges:
     path = Path(path)
     if path.suffix.lower() not in readers:
         raise ValueError(f"The file of edges is {str(path)!r}, but its name must end in {' or '.join(readers)}.")
-    examples, users, first_row = readers[path.suffix.lower()](path)
+    try:
+        examples, users, first_row = readers[path.suffix.lower()](path)
+    except UnicodeDecodeError:
+        raise ValueError(f"The file {str(path)!r} is not text in UTF-8.") from None
+    except csv.Error as error:
+        raise ValueError(f"The file {str(path)!r} is not a table of comma-separated values: {error}.") from None
     if examples.size == 0:
         raise ValueError(f"The file {str(path)!r} contains no edges.")
     example_ids, example_indices = np.unique(examples, return_inverse=True)
@@ -87,37 +94,58 @@ def read_edges(path: str | os.PathLike[str]) -> Edges:
 def _read_csv(path: Path) -> tuple[NDArray[Any], NDArray[Any], int]:
     """Read two columns; lines are counted from 1, including a header."""
     with open(path, newline="", encoding="utf-8-sig") as file:
-        head = next(csv.reader(file), [])
+        head = [cell.strip() for cell in next(csv.reader(file, strict=True), [])]
     if len(head) < 2:
-        raise ValueError(f"The file {str(path)!r} starts with {head}, but it must have two columns: example and user.")
-    header = not all(cell.strip().lstrip("-").isdecimal() for cell in head[:2])
-    columns = _columns([cell.strip() for cell in head]) if header else (0, 1)
+        raise ValueError(
+            f"The file {str(path)!r} starts with {validate.in_short(head)}, but it must have two columns: example and "
+            "user."
+        )
+    named = "example" in head and "user" in head
+    header = named or not any(_is_number(cell) for cell in head[:2])
+    columns = _columns(head) if header else (0, 1)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # a file without edges is refused later
-            table = np.loadtxt(
-                path, dtype=np.int64, delimiter=",", skiprows=int(header), usecols=columns, ndmin=2, comments=None,
-                encoding="utf-8-sig",
-            )  # fmt: skip
+        table = _integers(path, header, columns)
     except ValueError:
-        return _read_csv_text(path, header, columns)
+        examples, users, first_row = _read_csv_text(path, header, columns)
+        if header and not named and (head[0] in examples or head[1] in users):
+            raise ValueError(
+                f"The file {str(path)!r} starts with {validate.in_short(','.join(head))}, which occurs again as an id: "
+                "if it is an edge, put the names of the columns, example and user, above it."
+            ) from None
+        return examples, users, first_row
     first_row = 1 + int(header)
     _refuse_negative(table[:, 0], "example", first_row)
     _refuse_negative(table[:, 1], "user", first_row)
     return table[:, 0], table[:, 1], first_row
 
 
+def _integers(path: Path, header: bool, columns: tuple[int, int]) -> NDArray[np.int64]:
+    """Read two columns of integers, in ASCII: NumPy takes some other characters for digits."""
+    with open(path, "rb") as raw, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a file without edges is refused later
+        raw.seek(len(codecs.BOM_UTF8) if raw.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else 0)
+        text = io.TextIOWrapper(raw, encoding="ascii", errors="backslashreplace")
+        return np.loadtxt(
+            text, dtype=np.int64, delimiter=",", skiprows=int(header), usecols=columns, ndmin=2, comments=None,
+            quotechar='"',
+        )  # fmt: skip
+
+
 def _read_csv_text(path: Path, header: bool, columns: tuple[int, int]) -> tuple[NDArray[Any], NDArray[Any], int]:
     """Read ids that are not all integers: as text."""
     found: tuple[list[str], list[str]] = [], []
     with open(path, newline="", encoding="utf-8-sig") as file:
-        for number, row in enumerate(csv.reader(file), start=1):
+        for number, row in enumerate(csv.reader(file, strict=True), start=1):
             if (header and number == 1) or not row:
                 continue
             for name, column, ids in zip(("example", "user"), columns, found, strict=True):
                 cell = row[column].strip() if column < len(row) else ""
                 if not cell or cell.lower() == "nan":
-                    raise ValueError(f"Row {number} of {str(path)!r} has no {name} id: {','.join(row)!r}.")
+                    raise ValueError(
+                        f"Row {number} of {str(path)!r} has no {name} id: {validate.in_short(','.join(row))}."
+                    )
+                if "\0" in cell:  # arrays of text drop it at the end
+                    raise ValueError(f"Row {number} of {str(path)!r} has a null character in its {name} id.")
                 ids.append(cell)
     return np.array(found[0]), np.array(found[1]), 1 + int(header)
 
@@ -125,34 +153,64 @@ def _read_csv_text(path: Path, header: bool, columns: tuple[int, int]) -> tuple[
 def _read_parquet(path: Path) -> tuple[NDArray[Any], NDArray[Any], int]:
     """Read two columns; rows are counted from 0. If users are lists, there is one row per example."""
     pyarrow, parquet = pyarrow_modules()
-    names = parquet.read_schema(path).names
-    if len(names) < 2:
-        raise ValueError(f"The file {str(path)!r} has the columns {names}, but it must have two: example and user.")
-    pair = [names[k] for k in _columns(names)]
-    table = parquet.read_table(path, columns=pair).combine_chunks()
+    try:
+        with open(path, "rb") as file:
+            names = parquet.read_schema(file).names
+            pair = [names[k] for k in _columns(names)] if len(names) > 1 else []
+            if len(pair) < 2 or any(names.count(name) > 1 for name in pair):
+                raise ValueError(
+                    f"The file {str(path)!r} has the columns {validate.in_short(names)}, but it must have two of "
+                    "different names: example and user."
+                )
+            table = parquet.read_table(file, columns=pair).combine_chunks()
+    except (pyarrow.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the disk, not the content
+        reason = validate.shortened(str(error)).rstrip(".")
+        raise ValueError(f"The file {str(path)!r} cannot be read as .parquet: {reason}.") from None
     columns = [table.column(name) for name in pair]
     for name, column in zip(("example", "user"), columns, strict=True):
         if column.null_count:
             missing = int(np.argmax(column.is_null().to_numpy()))
             raise ValueError(f"Row {missing} of {str(path)!r} has no {name} id.")
-    examples, users = columns[0].to_numpy(), columns[1].to_numpy()
-    if pyarrow.types.is_list(columns[1].type):
-        lists = columns[1].combine_chunks()
-        lengths = lists.value_lengths().to_numpy()
+    examples, users = columns[0], columns[1]
+    types = pyarrow.types
+    if types.is_list(users.type) or types.is_large_list(users.type) or types.is_fixed_size_list(users.type):
+        lists = users.combine_chunks()
+        lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
         if not lengths.all():
             empty = int(np.argmin(lengths > 0))
             raise ValueError(f"Example {empty} of {str(path)!r} has no user, but every example must have at least one.")
-        users = lists.flatten().to_numpy(zero_copy_only=False)
-        examples = np.repeat(examples, lengths)
-        if users.dtype.kind == "f":  # numbers with missing ones among them
-            users = whole_numbers(user=users)
-    _refuse_negative(examples, "example", 0)
-    _refuse_negative(users, "user", 0)
-    return _text_unless_numbers(examples), _text_unless_numbers(users), 0
+        users = lists.flatten()
+        if users.null_count:
+            missing = int(np.repeat(np.arange(lengths.size), lengths)[np.argmax(users.is_null().to_numpy(False))])
+            raise ValueError(f"Example {missing} of {str(path)!r} has no user id in its list.")
+        examples = examples.take(pyarrow.array(np.repeat(np.arange(lengths.size), lengths)))
+    return _ids(examples, "example", path), _ids(users, "user", path), 0
 
 
-def _text_unless_numbers(ids: NDArray[Any]) -> NDArray[Any]:
-    return ids if ids.dtype.kind in "iu" else ids.astype(str)
+def _ids(column: Any, name: str, path: Path) -> NDArray[Any]:
+    """Return a column of integers, or of text, as an array."""
+    pyarrow, _ = pyarrow_modules()
+    kind = column.type.value_type if pyarrow.types.is_dictionary(column.type) else column.type
+    if pyarrow.types.is_integer(kind):
+        ids: NDArray[Any] = np.asarray(column.cast(kind))
+        _refuse_negative(ids, name, 0)
+        return ids
+    if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
+        raise ValueError(f"The file {str(path)!r} has {name} ids of type {kind}, but they must be integers or text.")
+    text = np.asarray(column.cast(kind)).astype(str)
+    if (np.char.str_len(text) == 0).any():
+        raise ValueError(f"Row {int(np.argmin(np.char.str_len(text)))} of {str(path)!r} has no {name} id.")
+    return text
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _columns(names: list[str]) -> tuple[int, int]:

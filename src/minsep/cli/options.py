@@ -55,9 +55,17 @@ Workers = Annotated[
 ]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the certificate to this file.")]
 Test = Annotated[str, typer.Option(help="betting, or fixed: the paper's test, with about 100/delta samples.")]
+Journal = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write down in this file what was drawn; after a crash the same command goes on from there.",
+        rich_help_panel=WORK,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 SCHEMES = ("min-sep", "cold-min-sep", "poisson", "random-allocation", "cyclic-poisson", "balls-in-bins", "unamplified")
+_MOST_EXAMPLES = 10**18
 _WITHOUT_MIN_SEP = {
     "poisson": "has no separation",
     "random-allocation": "has no separation",
@@ -118,7 +126,7 @@ class Setting:
         from minsep import _validation as validate
 
         checks: list[Callable[[], object]] = [
-            lambda: validate.integer(examples=self.examples, at_least=1),
+            lambda: validate.integer(examples=self.examples, at_least=1, at_most=_MOST_EXAMPLES),
             lambda: validate.real(batch_size=self.batch_size, above=0, at_most=max(self.examples, 1)),
             lambda: validate.integer(iterations=self.iterations, at_least=1),
             lambda: validate.integer(bands=self.bands, at_least=1, at_most=max(self.iterations, 1)),
@@ -142,6 +150,8 @@ class Setting:
     def _scheme(self, truncated: bool) -> Any:
         import minsep
 
+        if self.examples / self.batch_size > _MOST_EXAMPLES:
+            raise ValueError(f"batch_size is {self.batch_size}, but it must not be that small a part of the examples.")
         rate = self.batch_size / self.examples
         epoch = max(round(self.examples / self.batch_size), 1)
         separation = self.bands if self.min_sep is None else self.min_sep

@@ -78,7 +78,7 @@ class Files:
 
     def _check(self, name: str, path: Path) -> None:
         check_folder(**{name: path})
-        folder = path.absolute().parent
+        folder = path.resolve().parent
         for other, its_path in self._paths.items():
             if other == name:
                 break
@@ -99,11 +99,11 @@ class Files:
         try:
             how(path)
         except OSError as error:
-            self._problems[name] = f"{name} is {str(path)!r}, but it could not be written: {error.strerror}."
+            self._problems[name] = f"{name} is {str(path)!r}, but it could not be written: {error.strerror or error}."
 
     def rows(self, **words: str) -> dict[str, str]:
         """Return which files were written where, as rows of a table; `words` overrides the names of the rows."""
-        words = {"output": "Written to", "report": "Report", "plot": "Picture"} | words
+        words = {"output": "Written to", "report": "Report", "plot": "Picture", "journal": "Journal"} | words
         return {words[name]: str(path) for name, path in self._paths.items() if name not in self._problems}
 
     @property

@@ -113,5 +113,5 @@ def scheme_from(description: Description) -> Scheme:
     parameters = dict(description)
     kind = parameters.pop("kind", None)
     if kind not in _KINDS:
-        raise ValueError(f"The scheme is of kind {kind!r}, but known are {', '.join(_KINDS)}.")
+        raise ValueError(f"The scheme is of kind {validate.in_short(kind)}, but known are {', '.join(_KINDS)}.")
     return _KINDS[kind](**parameters)

@@ -111,7 +111,7 @@ class BatchStream(Uncopyable, Iterator[IntegerArray], ABC):
         check_envelope(state, self._identity)
         position = validate.integer(position=state.get("position"), at_least=0, at_most=self.iterations)
         key = Key.from_hex(state.get("key", ""))
-        if key != self._key or position < self._position:
+        if key != self._key or position < self._position or not self._guard.passable:
             self._restart(key)
         while self._position < position:
             self._advance()

@@ -27,7 +27,9 @@ class Truncation(Described):
     num_examples: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "batch_size", validate.integer(batch_size=self.batch_size, at_least=1))
+        object.__setattr__(
+            self, "batch_size", validate.integer(batch_size=self.batch_size, at_least=1, at_most=MOST_EXAMPLES)
+        )
         if self.num_examples is not None:
             number = validate.integer(num_examples=self.num_examples, at_least=1, at_most=MOST_EXAMPLES)
             object.__setattr__(self, "num_examples", number)

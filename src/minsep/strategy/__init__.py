@@ -1,5 +1,6 @@
 """The strategy matrix C: its sensitivity, its error, and how to apply its inverse."""
 
+from minsep._validation import in_short
 from minsep.identity import Description
 from minsep.strategy.banded_inverse import BandedInverseToeplitz
 from minsep.strategy.banded_toeplitz import BandedToeplitz
@@ -26,7 +27,6 @@ def strategy_from(description: Description) -> Strategy:
         "dense": Dense,
     }
     if description.get("kind") not in kinds:
-        raise ValueError(
-            f"The strategy is of kind {description.get('kind')!r}, but it must be one of {', '.join(kinds)}."
-        )
+        kind = in_short(description.get("kind"))
+        raise ValueError(f"The strategy is of kind {kind}, but it must be one of {', '.join(kinds)}.")
     return kinds[description["kind"]].from_description(description)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from minsep import _validation as validate
 from minsep.mechanism import Mechanism
 from minsep.state import State
 from minsep.training.certified import certified_mechanism
@@ -121,12 +122,21 @@ class Training(ABC):
         """
         training = cls(*arguments, **options)
         content = load_checkpoint(path, training._identity(), training._decode)
-        training._run.load_state_dict(content["run"])
-        position = training._noise_position(content)
-        if position != training.steps:
-            raise ValueError(f"The checkpoint is of step {training.steps}, but its noise is of step {position}.")
-        training._restore(content)
+        try:
+            training._continue(content)
+        except (ValueError, MemoryError):
+            raise
+        except Exception as error:  # whatever a damaged content may lead to
+            reason = validate.shortened(str(error))
+            raise ValueError(f"The checkpoint {os.fspath(path)!r} does not fit this training: {reason}") from None
         return training
+
+    def _continue(self, content: State) -> None:
+        self._run.load_state_dict(content["run"])
+        position = self._noise_position(content)
+        if position != self.steps:
+            raise ValueError(f"The checkpoint is of step {self.steps}, but its noise is of step {position}.")
+        self._restore(content)
 
     @abstractmethod
     def _identity(self) -> State:

@@ -41,7 +41,9 @@ def load_checkpoint(path: str | os.PathLike[str], identity: State, decode: Decod
     check_envelope(state, identity)
     try:
         return _unpack(state["content"], decode, state)
-    except (KeyError, TypeError, IndexError):
+    except MemoryError:
+        raise
+    except Exception:  # whatever a damaged content may lead to
         raise ValueError(f"The file {os.fspath(path)!r} does not contain a checkpoint of minsep.") from None
 
 

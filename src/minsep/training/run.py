@@ -1,6 +1,7 @@
 """What a private run keeps besides its model in any framework: its batches, its steps and its certificate."""
 
 import json
+import os
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from minsep import _validation as validate
 from minsep.mechanism import Mechanism
 from minsep.participation.truncation import PADDING
 from minsep.randomness import Key
-from minsep.state import State, Uncopyable, envelope
+from minsep.state import State, Uncopyable, check_process, envelope
 from minsep.training.randomness import ExampleSeeds
 
 # Accounting takes seconds to import, and a run without a certificate does not need it.
@@ -81,6 +82,7 @@ class PrivateRun(Uncopyable):
         self._waiting: deque[Indices] = deque()
         self._readers = 0
         self._interrupted = False
+        self._process = os.getpid()
 
     def identity(self, kind: str, **more: object) -> State:
         """Return what a checkpoint of this run must match.
@@ -137,6 +139,7 @@ class PrivateRun(Uncopyable):
 
         - `examples`: how many examples the step was given. It must be the size of the batch.
         """
+        check_process(self._process)
         if self._interrupted:
             raise RuntimeError("The training was interrupted in the middle of a step: resume it from its checkpoint.")
         if not self._waiting:
@@ -190,6 +193,7 @@ class PrivateRun(Uncopyable):
         self.steps = self._stream.position
         self._waiting.clear()
         self._interrupted = False
+        self._process = os.getpid()
 
     def _draw(self, batch: Indices) -> Indices:
         mine: Indices = batch[batch != PADDING][self._share]

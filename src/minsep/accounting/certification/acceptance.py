@@ -44,5 +44,3 @@ def _read(path: str | os.PathLike[str]) -> Certificate:
         return Certificate.load(name)
     except OSError as error:
         raise ValueError(f"certificate is {name!r}, but the file cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"certificate is {name!r}, but the file is not a certificate of minsep.") from None

@@ -13,8 +13,9 @@ import json
 import os
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from pathlib import Path
+from typing import Any
 
+from minsep._validation import in_short
 from minsep.accounting.certification.proofs import AnyProof
 from minsep.accounting.certification.records import from_plain, to_plain
 from minsep.files import write_whole
@@ -23,6 +24,7 @@ from minsep.participation import Assumption
 
 FORMAT = 2
 ADJACENCY = "zero-out"
+_MOST_BYTES = 2**30
 _DERIVED = ("passed", "conditional", "statement")
 
 
@@ -112,14 +114,17 @@ class Certificate:
     def from_json(cls, text: str) -> "Certificate":
         """Read a certificate from JSON `text`; whether it holds is for `verify` to say."""
         try:
-            content = json.loads(text)
-            found = content["format"]
-        except (KeyError, TypeError, RecursionError, json.JSONDecodeError) as error:
+            content = json.loads(text, object_pairs_hook=_without_repetition)
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"This is not a certificate of minsep: {error}.") from None
+        found = content.get("format") if isinstance(content, dict) else None
+        if found is None:
+            raise ValueError("This is not a certificate of minsep: it has no format.")
         if found != FORMAT:
             advice = "certify the mechanism again" if found == 1 else "use a version that reads it"
             raise ValueError(
-                f"The certificate has format {found!r}, but this version of minsep reads format {FORMAT}: {advice}."
+                f"The certificate has format {in_short(found)}, but this version of minsep reads format {FORMAT}: "
+                f"{advice}."
             )
         try:
             derived = {name: content.pop(name) for name in _DERIVED}
@@ -140,4 +145,20 @@ class Certificate:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Certificate":
         """Read a certificate from the file `path`."""
-        return cls.from_json(Path(path).read_text())
+        with open(path, "rb") as file:
+            content = file.read(_MOST_BYTES + 1)  # a device may have no end
+        if len(content) > _MOST_BYTES:
+            raise ValueError(f"The file {os.fspath(path)!r} is not a certificate of minsep: it is too large.")
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            raise ValueError(f"The file {os.fspath(path)!r} is not a certificate of minsep: it is not text.") from None
+        return cls.from_json(text)
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a name that occurs twice: people and programs might read different values."""
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise ValueError("a name occurs twice in one object")
+    return content

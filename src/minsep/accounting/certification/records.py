@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from minsep._validation import in_short
+
 Record = TypeVar("Record")
 
 
@@ -22,12 +24,12 @@ def to_plain(record: Any) -> Any:
 def from_plain(record: type[Record], data: object, name: str = "The record") -> Record:
     """Return the frozen dataclass that gave plain data: every field there, of its type, finite, and no other."""
     if not isinstance(data, Mapping):
-        raise ValueError(f"{name} is {data!r}, but it must be an object.")
+        raise ValueError(f"{name} is {in_short(data)}, but it must be an object.")
     hints = {key: hint for key, hint in get_type_hints(record).items() if get_origin(hint) is not ClassVar}
     given = {key: value for key, value in data.items() if key != "kind" or "kind" in hints}
     if given.keys() != hints.keys():
         wrong = ", ".join(sorted(map(str, given.keys() ^ hints.keys())))
-        raise ValueError(f"{name} lacks or has too much: {wrong}.")
+        raise ValueError(f"{name} lacks or has too much: {in_short(wrong)}.")
     return record(**{key: _read(hint, given[key], f"{name}'s {key}") for key, hint in hints.items()})
 
 
@@ -37,7 +39,7 @@ def variant_from(variants: tuple[type[Record], ...], data: object, name: str) ->
     for variant in variants:
         if kind is not None and variant.kind == kind:  # type: ignore[attr-defined]
             return from_plain(variant, data, name)
-    raise ValueError(f"{name} is of kind {kind!r}, but known are {', '.join(v.kind for v in variants)}.")  # type: ignore[attr-defined]
+    raise ValueError(f"{name} is of kind {in_short(kind)}, but known are {', '.join(v.kind for v in variants)}.")  # type: ignore[attr-defined]
 
 
 def _read(hint: Any, value: Any, name: str) -> Any:
@@ -59,9 +61,11 @@ def _read(hint: Any, value: Any, name: str) -> Any:
         return from_plain(hint, value, name)  # type: ignore[arg-type]
     if hint is float and isinstance(value, float | int) and not isinstance(value, bool) and _is_finite(value):
         return float(value)
-    if hint in (int, str, bool) and type(value) is hint:
+    if hint in (int, bool) and type(value) is hint:
         return value
-    raise ValueError(f"{name} is {value!r}, which it cannot be.")
+    if hint is str and isinstance(value, str) and value.isprintable():  # what a terminal would obey is not text
+        return value
+    raise ValueError(f"{name} is {in_short(value)}, which it cannot be.")
 
 
 def _is_finite(value: float) -> bool:

@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
+from minsep._validation import shortened
 from minsep.accounting.certification.certificate import Certificate
 from minsep.accounting.certification.certify import certify_by
 from minsep.accounting.certification.checker import CheckError, check
@@ -53,9 +54,10 @@ def verify(certificate: Certificate, *, reproduce: bool = False, compute: Comput
         if reproduce:
             _reproduce(certificate, compute)
     except CheckError as error:
-        return Verification(False, f"The certificate does not hold: {error}.")
+        return Verification(False, f"The certificate does not hold: {shortened(str(error))}.")
     except Exception as error:  # whatever a forged number may lead to
-        return Verification(False, f"The certificate's mechanism or parameters are not valid: {error}")
+        reason = shortened(str(error))
+        return Verification(False, f"The certificate's mechanism or parameters are not valid: {reason}")
     # In the words of this version, whatever the file says.
     assumptions = Mechanism.from_description(certificate.mechanism).scheme.assumptions
     return Verification(True, replace(certificate, assumptions=assumptions).statement, _caveats(certificate, reproduce))

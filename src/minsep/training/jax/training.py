@@ -1,6 +1,6 @@
 """Training in JAX: batches and noise of a mechanism, clipped gradients, then an optax optimiser."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -141,14 +141,16 @@ class PrivateTraining(Training):
         """Return the parameters, the optimiser state and the noise state of a content."""
         structure = jax.tree.structure((self.parameters, self._state, self._noise))
         trees: tuple[Tree, Tree, NoiseState] = jax.tree.unflatten(structure, content["leaves"])
+        if _shapes(trees) != _shapes((self.parameters, self._state, self._noise)):
+            raise ValueError("The checkpoint holds arrays of other shapes or dtypes than this training has.")
         return trees
 
     def _identity(self) -> State:
-        leaves, structure = jax.tree.flatten((self.parameters, self._state))
+        trees = self.parameters, self._state
         return self._run.identity(
             "training with jax",
-            leaves=[[list(np.shape(leaf)), str(jnp.result_type(leaf))] for leaf in leaves],
-            structure=str(structure),
+            leaves=_shapes(trees),
+            structure=str(jax.tree.structure(trees)),
             per_layer=self._per_layer,
             scale_stability=self._stability,
         )
@@ -174,6 +176,10 @@ class PrivateTraining(Training):
         gradient = jax.tree.map(lambda value, parameter: value.astype(parameter.dtype), gradient, parameters)
         updates, state = self._optimizer.update(gradient, state, parameters)
         return (optax.apply_updates(parameters, updates), state, noise), finite
+
+
+def _shapes(trees: Tree) -> list[list[Any]]:
+    return [[list(np.shape(leaf)), str(jnp.result_type(leaf))] for leaf in jax.tree.leaves(trees)]
 
 
 def _second_moments(state: Tree) -> Tree:

@@ -260,7 +260,8 @@ class PrivateTraining(Training):
         self.model.load_state_dict(restored(content["model"], dict(self.model.state_dict())))
         self.optimizer.load_state_dict(restored_optimizer(content["optimizer"], self.optimizer))
         # What was measured before is kept, because the size affects how gradients are rounded.
-        self._clipped.micro_batch = self._clipped.micro_batch or content["micro_batch"]
+        if self._clipped.micro_batch is None and content["micro_batch"] is not None:
+            self._clipped.micro_batch = validate.integer(micro_batch=content["micro_batch"], at_least=1)
 
     def _identity(self) -> State:
         return self._run.identity(
