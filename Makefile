@@ -36,6 +36,7 @@ benchmark: .venv/benchmarks
 	$(BIN)/python -m benchmarks.accounting
 	$(BIN)/python -m benchmarks.certify
 	$(BIN)/python -m benchmarks.plan
+	$(BIN)/python -m benchmarks.scaling
 	$(BIN)/python -m benchmarks.attribution
 	$(BIN)/python -m benchmarks.training
 	$(BIN)/python -m benchmarks.device_noise

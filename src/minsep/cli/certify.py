@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from minsep.cli.options import (
+    Cluster,
     Delta,
     Epsilon,
     Journal,
@@ -119,6 +120,7 @@ def verify(
         typer.Option("--reproduce", help="Also repeat the prover, including its search, and require the same result."),
     ] = False,
     workers: Workers = None,
+    cluster: Cluster = None,
     json: Json = False,
 ) -> None:
     """Check a certificate: rebuild its proofs and draw its samples again. Exit 0: it holds, 1: it does not.
@@ -128,7 +130,7 @@ def verify(
     import minsep
     from minsep.accounting import ChangedCertificateError
 
-    compute = minsep.Compute(workers=workers)
+    compute = minsep.Compute(workers=workers, cluster=cluster)
     with Bar(f"verifying {certificate}"):
         try:
             result = minsep.verify(minsep.Certificate.load(certificate), reproduce=reproduce, compute=compute)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from minsep.cli.options import Journal, Json, Workers, counting, measuring
+from minsep.cli.options import Cluster, Journal, Json, Workers, counting, measuring
 from minsep.cli.output import Files, print_grid, print_json, report_checks
 from minsep.cli.progress import Bar
 
@@ -26,6 +26,7 @@ def compare(
         typer.Option("--verified", help="Calibrate as the paper did: its verifier at delta/2, powers of 1.01."),
     ] = False,
     workers: Workers = None,
+    cluster: Cluster = None,
     journal: Journal = None,
     report: Annotated[Path | None, typer.Option(help="Write an HTML page to this file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the heat maps to this .png or .svg file.")] = None,
@@ -50,7 +51,7 @@ def compare(
             epochs=epoch or EPOCHS,
             max_bands=max_bands,
             verified=verified,
-            compute=minsep.Compute(workers=workers),
+            compute=minsep.Compute(workers=workers, cluster=cluster),
             journal=journal,
             progress=bar.tell,
         )

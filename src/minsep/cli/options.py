@@ -53,6 +53,14 @@ Workers = Annotated[
     int | None,
     typer.Option(help="Number of threads. Default: one per core.", rich_help_panel=WORK),
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        help="Draw samples on the cluster of this Dask scheduler, such as tcp://127.0.0.1:8786.",
+        metavar="ADDRESS",
+        rich_help_panel=WORK,
+    ),
+]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the certificate to this file.")]
 Test = Annotated[str, typer.Option(help="betting, or fixed: the paper's test, with about 100/delta samples.")]
 Journal = Annotated[
@@ -76,17 +84,18 @@ _WITHOUT_MIN_SEP = {
 
 @dataclass(frozen=True)
 class Work:
-    """The seed, and the number of threads."""
+    """The seed, and where samples are drawn."""
 
     seed: Seed = None
     workers: Workers = None
+    cluster: Cluster = None
 
     @property
     def compute(self) -> Any:
         """Where samples are drawn."""
         from minsep import Compute
 
-        return Compute(workers=self.workers)
+        return Compute(workers=self.workers, cluster=self.cluster)
 
     def check(self) -> list[Callable[[], object]]:
         """Return the checks of the options."""
@@ -97,6 +106,8 @@ class Work:
             checks.append(lambda: validate.integer(seed=self.seed, at_least=0))
         if self.workers is not None:
             checks.append(lambda: validate.integer(workers=self.workers, at_least=1))
+        if self.cluster is not None:
+            checks.append(lambda: self.compute)
         return checks
 
 

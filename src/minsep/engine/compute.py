@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from minsep import _validation as validate
 from minsep.engine.chunks import run_chunks
+from minsep.engine.cluster import check_address
 
 Result = TypeVar("Result")
 State = TypeVar("State")
@@ -21,29 +22,47 @@ def never(state: object) -> bool:
 
 @dataclass(frozen=True)
 class Compute:
-    """Where work is done: in threads of this process by default, or in any executor.
+    """Where work is done: in threads of this process by default, in any executor, or on a cluster.
 
-    - `workers` is the number of threads; None is one per core.
-    - `executor` is a `concurrent.futures.Executor` to use instead, such as a process pool or that of a cluster.
+    - `workers` is the number of threads; None is one per core. With an executor that does not say how many workers it
+      has, it is their number.
+    - `executor` is a `concurrent.futures.Executor` to use instead, such as a process pool.
+    - `cluster` is the address of a Dask scheduler to use instead, such as "tcp://127.0.0.1:8786": docs/scaling.md. This
+      process connects when it first needs it and stays connected. It needs `pip install 'minsep[cluster]'`.
 
     A result is a function of its inputs and its seed, wherever it was computed.
 
     >>> list(Compute(workers=2).run(lambda chunk: chunk**2, 4))
     [0, 1, 4, 9]
+    >>> Compute(cluster="tcp://127.0.0.1:8786")  # connects when it is first used
+    Compute(workers=None, executor=None, cluster='tcp://127.0.0.1:8786')
     """
 
     workers: int | None = None
     executor: Executor | None = None
+    cluster: str | None = None
 
     def __post_init__(self) -> None:
         if self.workers is not None:
             validate.integer(workers=self.workers, at_least=1)
         if self.executor is not None and not isinstance(self.executor, Executor):
             raise ValueError(f"executor is {self.executor!r}, but it must be a concurrent.futures.Executor.")
+        if self.cluster is not None:
+            check_address(self.cluster)
+            for name, value in (("workers", self.workers), ("executor", self.executor)):
+                if value is not None:
+                    raise ValueError(
+                        f"{name} is {value!r}, but cluster is {self.cluster!r} and has its own workers: omit one."
+                    )
 
     def run(self, work: Callable[[int], Result], count: int, start: int = 0) -> Generator[Result, None, None]:
         """Yield `work(start), ..., work(count - 1)` in order."""
-        return run_chunks(work, count, start=start, workers=self.workers, executor=self.executor)
+        return run_chunks(work, count, start=start, workers=self.workers, executor=self.executor, cluster=self.cluster)
+
+    @property
+    def local(self) -> "Compute":
+        """Threads of this process: for work that takes less time than sending what it works on."""
+        return self if self.executor is None and self.cluster is None else LOCAL
 
     def fold(
         self,

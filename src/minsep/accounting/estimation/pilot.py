@@ -71,7 +71,8 @@ def _unpack(pair: TiltablePair, direction: Direction, data: list[Any]) -> Pilot:
 
 
 def _run(pair: TiltablePair, direction: Direction, epsilon: float, key: Key, compute: Compute) -> Pilot:
-    pool = _Pool(pair, direction, epsilon, key, compute)
+    # What is sent would be larger than what is computed.
+    pool = _Pool(pair, direction, epsilon, key, compute.local)
     pool.draw(_starts(pair, direction, epsilon))
     there, stalled, aim = 0, 0, pool.aim()
     for _ in range(_MOST_ROUNDS):

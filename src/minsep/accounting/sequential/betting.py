@@ -7,6 +7,7 @@ probability that it ever reaches 1/q is at most q.
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import logsumexp
@@ -61,7 +62,7 @@ class Wealth:
         """The most that not knowing the best bet beforehand costs in the logarithm of the wealth."""
         return math.log(_BETS.size)
 
-    @property
+    @cached_property
     def log_wealth(self) -> float:
         """Logarithm of the average wealth of all bets; minus infinity after an impossible value."""
         return -math.inf if self.broken else float(logsumexp(self.logs) - math.log(_BETS.size))
