@@ -106,7 +106,7 @@ def _checked(file: JournalFile, task: Entry) -> Entry:
         raise file.refuse("its first line makes no sense")
     for name, version in library_versions().items():
         if versions.get(name) != version:
-            there = str(versions.get(name))[:100]
+            there = validate.shortened(str(versions.get(name)))
             raise file.refuse(f"it was written with {name} {there}, and this is {version}: go on with that version")
     differing = [name for name in {**recorded, **task} if recorded.get(name) != task.get(name)]
     if differing:
