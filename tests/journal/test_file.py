@@ -181,6 +181,7 @@ def test_lines_of_another_program_are_refused_though_their_seals_are_right(whole
         [header, *entries[:fold], entries[fold] | {"chunks": "1"}],
         [header, *entries[:fold], entries[fold] | {"chunks": CHUNKS + 1}],
         [header, *entries[:fold], entries[fold] | {"chunks": -1}],
+        [header, *entries[:fold], entries[fold] | {"of": "0" * 32}],
         [header, {}],
         [{"journal": 1}],
         [{"journal": 2}],
@@ -247,6 +248,7 @@ def test_a_forked_process_neither_writes_nor_keeps_the_lock(tmp_path):
     if child == 0:
         try:
             file.append({"note": "from a copy"})
+            os.write(writing, b"it was written")
         except OSError as error:
             os.write(writing, str(error).encode())
         finally:
