@@ -87,3 +87,20 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path):
     result = ending(tmp_path, INTERRUPT, before=ignoring)
     assert result.returncode == 0
     assert result.stdout.strip() == "done"
+
+
+def test_a_command_with_a_journal_says_that_it_goes_on():
+    script = f"""
+import typer
+from minsep.cli.app import stoppable
+
+def command(journal: str = "a.journal"):
+    {PLAIN}
+
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command()(stoppable(command))
+app()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert done.stderr == "Stopped. a.journal holds what was done: the same command goes on.\n"

@@ -21,6 +21,7 @@ def snippets(page, section=""):
 PAGES = [
     *((f"training {place}", code) for place, code in enumerate(snippets("training.md", "From a certificate to a run"))),
     *((f"huggingface {place}", code) for place, code in enumerate(snippets("huggingface.md"))),
+    *((f"journals {place}", code) for place, code in enumerate(snippets("journals.md"))),
     *((f"from-opacus {place}", code) for place, code in enumerate(snippets("from-opacus.md"))),
 ]
 

@@ -181,6 +181,7 @@ def test_lines_of_another_program_are_refused_though_their_seals_are_right(whole
         [header, *entries[:fold], entries[fold] | {"chunks": "1"}],
         [header, *entries[:fold], entries[fold] | {"chunks": CHUNKS + 1}],
         [header, *entries[:fold], entries[fold] | {"chunks": -1}],
+        [header, *entries[:fold], entries[fold] | {"of": "0" * 32}],
         [header, {}],
         [{"journal": 1}],
         [{"journal": 2}],
@@ -247,6 +248,7 @@ def test_a_forked_process_neither_writes_nor_keeps_the_lock(tmp_path):
     if child == 0:
         try:
             file.append({"note": "from a copy"})
+            os.write(writing, b"it was written")
         except OSError as error:
             os.write(writing, str(error).encode())
         finally:
@@ -280,9 +282,20 @@ def test_a_full_disk_loses_nothing(whole, tmp_path, monkeypatch):
             full.setattr(journal_file.os, "write", write)
             with pytest.raises(OSError, match="could not be written to: No space left on device") as refused:
                 program(path)
-        assert SENTENCE.match(str(refused.value))
+        assert SENTENCE.fullmatch(str(refused.value))
         assert path.read_bytes() == b"" or path.read_bytes().endswith(b"\n")
         assert program(path) == outcome
+
+
+def test_a_disk_that_is_full_from_the_start_leaves_no_file(tmp_path, monkeypatch):
+    def write(descriptor, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full:
+        full.setattr(journal_file.os, "write", write)
+        with pytest.raises(OSError, match="No space left"):
+            program(tmp_path / "a.journal")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_limit_on_the_size_of_files_loses_nothing(whole, tmp_path):

@@ -63,7 +63,11 @@ def stoppable(command: Callable[..., None]) -> Callable[..., None]:
                 raise
             under_way = "".join(f" while {note}" for note in getattr(error, "__notes__", []))
             journal = options.get("journal")
-            written = "Nothing was written." if journal is None else f"The same command goes on, by {journal}."
+            written = (
+                "Nothing was written."
+                if journal is None
+                else f"{journal} holds what was done: the same command goes on."
+            )
             print(f"Stopped{under_way}. {written}", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
         finally:

@@ -57,13 +57,22 @@ class JournalFile:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, self._size)
             raise OSError(
-                f"{self._is}, but it could not be written to: {error.strerror}. It holds what was done before: solve "
-                "that and repeat the call to go on."
+                f"{self._is}, but it could not be written to: {error.strerror}; it holds what was done before, so "
+                "solve that and repeat the call."
             ) from None
         self._seal, self._size = seal, self._size + len(line)
 
-    def sync_folder(self) -> None:
-        """Force the name of a new file to disk."""
+    def begin(self, header: Entry) -> None:
+        """Write the first line, and force it and the name of the file to disk; where that fails, leave no file."""
+        try:
+            self.append(header)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
+            raise
+        self._sync_folder()
+
+    def _sync_folder(self) -> None:
         with contextlib.suppress(OSError):  # some systems cannot, and it is there all the same
             folder = os.open(self.path.absolute().parent, os.O_RDONLY)
             try:

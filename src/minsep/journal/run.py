@@ -80,8 +80,7 @@ def begin(
             header = _checked(file, task)
         else:
             header = {"journal": FORMAT, "versions": library_versions(), "task": task, "seed": used, "date": date}
-            file.append(header)
-            file.sync_folder()
+            file.begin(header)
         log = Log(file, file.entries[1:])
 
         def tell(event: Progress) -> None:
