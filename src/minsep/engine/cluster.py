@@ -99,7 +99,8 @@ class ClusterPool(Pool):
             )
 
     def _lost(self) -> ConnectionError:
-        _forget(self._address)
+        for address in [address for address, client in _clients.items() if client is self._client]:
+            _forget(address)
         return ConnectionError(
             f"The scheduler at {self._address} is lost: start it again. With a journal, the same call with the same "
             "journal goes on where it was; without one, it starts anew and ends in the same result for the same seed."
