@@ -106,42 +106,32 @@ def test_work_follows_a_cluster_that_grows_and_shrinks(processes):
     assert list(compute.run(partial(work.nap, 0.002), 300)) == list(range(300))
 
 
-def kill_and_replace(processes, times, seconds, ended, killed):
-    chance = random.Random(0)
-    for _ in range(times):
-        if ended.wait(chance.uniform(0.2, 1.0) * seconds):
-            return
-        processes.kill_worker(chance.choice(processes.workers))
-        killed.append(time.monotonic())
-        processes.add_worker()
-
-
-def survives(processes, times, seconds, samples):
-    """Draw while workers die; return how many did."""
-    law = TiltedLaw(pair_of(mechanism(), np.float64), "remove", 3, 1.0)
+def survives(processes, times, samples):
+    """Draw while workers are killed and replaced, each time after a random number of chunks."""
+    law = TiltedLaw(pair_of(mechanism(), np.float64), "remove", 2, 1.0)
     draw = partial(draws.draw_values, law, 4.0, 7, samples)
-    expected = np.concatenate(list(draw(Compute())))
-    ended, killed = threading.Event(), []
-    killer = threading.Thread(target=kill_and_replace, args=(processes, times, seconds, ended, killed))
-    killer.start()
-    try:
-        found = np.concatenate(list(draw(Compute(cluster=processes.address))))
-    finally:
-        ended.set()
-        killer.join()
-    np.testing.assert_array_equal(found, expected)
-    return len(killed)
+    expected = list(draw(Compute()))
+    chance = random.Random(0)
+    moments = set(chance.sample(range(len(expected) - 1), times))
+    for place, values in enumerate(draw(Compute(cluster=processes.address))):
+        np.testing.assert_array_equal(values, expected[place])
+        if place in moments:
+            moments.remove(place)
+            processes.kill_worker(chance.choice(processes.workers))
+            processes.add_worker()
+    assert place == len(expected) - 1
+    assert not moments
 
 
 def test_workers_are_killed_in_the_middle(processes):
-    assert survives(processes, times=3, seconds=1.0, samples=40_000) == 3
+    survives(processes, times=3, samples=20_000)
 
 
 @pytest.mark.slow
 def test_twenty_workers_are_killed_in_the_middle(tmp_path):
     processes = ClusterOfProcesses(tmp_path, workers=3)
     try:
-        assert survives(processes, times=20, seconds=4.0, samples=1_000_000) == 20
+        survives(processes, times=20, samples=100_000)
     finally:
         cluster._forget(processes.address)
         processes.close()
