@@ -42,9 +42,3 @@ def tables_made(draw, chunk):
         TiltedLaw.law.__set_name__(TiltedLaw, "law")
     draw(chunk)
     return os.getpid(), len(made) - 1
-
-
-def thread_seconds(draw, chunk):
-    start = time.thread_time()
-    draw(chunk)
-    return time.thread_time() - start
