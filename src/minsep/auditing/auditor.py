@@ -141,7 +141,7 @@ def _points(statistic: Statistic, present: FloatArray, absent: FloatArray) -> tu
             float(threshold),
             int(np.count_nonzero(absent > threshold)),
             int(np.count_nonzero(present > threshold)),
-            float(np.mean(statistic.absent > threshold)),
+            statistic.false_positives(float(threshold)),
             float(np.mean(statistic.present > threshold)),
         )
         for threshold in thresholds

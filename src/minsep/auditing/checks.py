@@ -105,8 +105,7 @@ def _batch_sizes(tally: Tally) -> Check | None:
     near, far = np.empty(rates.size, dtype=np.int64), np.empty(rates.size, dtype=np.int64)
     near_chance, far_chance = np.empty(rates.size), np.empty(rates.size)
     for step, rate in enumerate(rates):
-        law = stats.binom(total, rate)
-        chances = law.pmf(np.arange(total + 1))
+        chances = stats.binom.pmf(np.arange(total + 1), total, min(rate, 1.0))
         likely_first = np.argsort(-chances, kind="stable")
         covered = np.cumsum(chances[likely_first])
         inner = likely_first[: int(np.searchsorted(covered, _INNER)) + 1]

@@ -18,6 +18,7 @@ _LEAST_SAMPLES, _MOST_SAMPLES = 1 << 14, 1 << 17
 _CANDIDATES = 256
 _AROUND = (0.25, 4.0)
 _BEST_SHARE = 0.75
+_ENOUGH = 1000
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,14 @@ class Statistic:
     def of_outputs(self, outputs: FloatArray) -> FloatArray:
         """Return log P/Q of w = C y, one canary a row."""
         return self.pair.log_ratios(outputs)
+
+    def false_positives(self, threshold: float) -> float:
+        """Return the chance that log P/Q is above a threshold without the canary, also where that is rare."""
+        direct = int(np.count_nonzero(self.absent > threshold))
+        if direct >= _ENOUGH or self.pair.upper_bound:
+            return direct / self.absent.size
+        above = self.present[self.present > threshold]
+        return float(np.exp(-above).sum()) / self.present.size
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def audit_picture(audit: Audit, kind: str) -> bytes:
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlim(least, 1.0)
-        axes.set_ylim(max(0.5 / max(audit.present, 1), least), 1.1)
+        axes.set_ylim(max(float(certified_true.min()) / 3, least), 1.1)
         axes.set(
             title=f"Epsilon at delta {audit.delta:g}: at least {audit.lower_bound:.3g} (audit), at most "
             f"{audit.epsilon:g} (certificate){'' if audit.passed else ', ALARM'}",
