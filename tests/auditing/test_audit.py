@@ -139,7 +139,7 @@ def test_faults_in_the_adapters_are_caught(certificate, monkeypatch):
         assert "Releases" in failed(audit(certificate, TorchLoop(resume_every=1), runs=2))
     with monkeypatch.context() as patch:
         patch.setattr("minsep.training.jax.clipping.CLIP_MARGIN", -1.0)
-        assert "Clipping" in failed(audit(certificate, JaxLoop(resume_every=0), runs=1))
+        assert "Clipping" in failed(audit(certificate, JaxLoop(resume_every=0), runs=1, canaries=128))
 
 
 def test_p_values_are_as_small_as_p_with_probability_p_at_most():
