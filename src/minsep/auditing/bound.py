@@ -34,7 +34,7 @@ def epsilon_bound(
     the rule bets on, of all `trials` with that coin; `wrong` have the other.
 
     >>> float(epsilon_bound(right=5000, wrong=50, trials=100_000, delta=1e-5, chance=1e-6).round(2))
-    3.99
+    3.98
     """
     right, wrong = np.asarray(right, np.float64), np.asarray(wrong, np.float64)
     theta = least_probability(right, right + wrong, _FOR_ODDS * chance)

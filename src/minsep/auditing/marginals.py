@@ -10,7 +10,7 @@ def participation_rates(law: RenewalLaw, iterations: int) -> FloatArray:
     """Return the probability that an example takes part in each iteration.
 
     >>> participation_rates(RenewalLaw.min_sep(0.5, 2, warm=False), 4)
-    array([0.5  , 0.25 , 0.375, 0.3125])
+    array([0.5   , 0.25  , 0.375 , 0.3125])
     >>> participation_rates(RenewalLaw.allocation(epoch=4), 3)
     array([0.25, 0.25, 0.25])
     """

@@ -15,10 +15,10 @@ _CONFIDENCE = 0.99
 
 def audit_picture(audit: Audit, kind: str) -> bytes:
     """Return the picture of an audit: false against true positives, with both axes logarithmic."""
-    false, true = np.array([[point.false, point.true] for point in audit.points]).T
-    certified_false, certified_true = np.array(
-        [[point.certified_false, point.certified_true] for point in audit.points]
-    ).T
+    # Beyond the simulated values there is nothing to compare the loop with.
+    points = [point for point in audit.points if point.certified_true > 0 and point.certified_false > 0]
+    false, true = np.array([[point.false, point.true] for point in points]).T
+    certified_false, certified_true = np.array([[point.certified_false, point.certified_true] for point in points]).T
     with matplotlib.rc_context({**STYLE, "axes.grid.axis": "both"}):
         figure = Figure(figsize=(7.5, 5.6), layout="constrained")
         axes = figure.subplots()
@@ -41,8 +41,8 @@ def audit_picture(audit: Audit, kind: str) -> bytes:
             linewidth=1.5,
             label="the certified mechanism, simulated",
         )
-        low, high = _limits(true, audit.present, len(audit.points))
-        left, right = _limits(false, audit.absent, len(audit.points))
+        low, high = _limits(true, audit.present, len(points))
+        left, right = _limits(false, audit.absent, len(points))
         axes.fill(
             np.concatenate([np.maximum(right, least), np.maximum(left, least)[::-1]]),
             np.concatenate([low, high[::-1]]),
