@@ -40,6 +40,7 @@ benchmark: .venv/benchmarks
 	$(BIN)/python -m benchmarks.attribution
 	$(BIN)/python -m benchmarks.training
 	$(BIN)/python -m benchmarks.device_noise
+	$(BIN)/python -m benchmarks.audit
 
 .venv/light: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

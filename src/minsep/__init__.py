@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from minsep.attribution import bound_contributions as bound_contributions
     from minsep.attribution import fixed_batches as fixed_batches
     from minsep.attribution import neighbourhood_rule as neighbourhood_rule
+    from minsep.auditing import Audit as Audit
+    from minsep.auditing import audit as audit
     from minsep.budget import Budget as Budget
     from minsep.engine import Compute as Compute
     from minsep.mechanism import Design as Design
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from minsep.strategy import Workload as Workload
 
 _PACKAGE_OF = {
+    "Audit": "auditing",
     "AttributionGraph": "attribution",
     "BallsInBins": "participation",
     "BandedInverseToeplitz": "strategy",
@@ -84,6 +87,7 @@ _PACKAGE_OF = {
     "UserPlans": "planning",
     "Verification": "accounting",
     "Workload": "strategy",
+    "audit": "auditing",
     "bound_contributions": "attribution",
     "calibrate": "accounting",
     "certify": "accounting",

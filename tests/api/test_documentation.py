@@ -6,6 +6,8 @@ from dataclasses import is_dataclass
 import pytest
 
 import minsep
+import minsep.auditing.jax
+import minsep.auditing.torch
 import minsep.report
 import minsep.training.huggingface
 import minsep.training.jax
@@ -14,7 +16,14 @@ import minsep.training.torch
 PUBLIC = {name: getattr(minsep, name) for name in minsep.__all__ if name != "__version__"}
 for module in (minsep.report, minsep.training.torch, minsep.training.jax, minsep.training.huggingface):
     PUBLIC |= {f"{module.__name__}.{name}": getattr(module, name) for name in module.__all__}
+PUBLIC |= {
+    "minsep.auditing.CanaryRun": minsep.auditing.CanaryRun,
+    "minsep.auditing.plain_loop": minsep.auditing.plain_loop,
+    "minsep.auditing.torch.TorchLoop": minsep.auditing.torch.TorchLoop,
+    "minsep.auditing.jax.JaxLoop": minsep.auditing.jax.JaxLoop,
+}
 RESULTS = (
+    "Audit",
     "Bounded",
     "Calibration",
     "Certificate",

@@ -22,6 +22,7 @@ PAGES = [
     *((f"training {place}", code) for place, code in enumerate(snippets("training.md", "From a certificate to a run"))),
     *((f"huggingface {place}", code) for place, code in enumerate(snippets("huggingface.md"))),
     *((f"journals {place}", code) for place, code in enumerate(snippets("journals.md"))),
+    *((f"audit {place}", code) for place, code in enumerate(snippets("audit.md"))),
     *((f"from-opacus {place}", code) for place, code in enumerate(snippets("from-opacus.md"))),
 ]
 
@@ -45,4 +46,4 @@ def test_it_runs(name, code, certificate, tmp_path, monkeypatch):
 
 def test_every_page_has_snippets():
     assert [name.split()[0] for name, _ in PAGES].count("huggingface") == 3
-    assert len(PAGES) == 7
+    assert len(PAGES) == 9

@@ -1,6 +1,6 @@
 """How private a mechanism is: exact curves, likelihood ratios, estimates, certificates, calibration.
 
-Planning, reports, training and the command line may import only these names from here.
+Planning, reports, training, audits and the command line may import only these names from here.
 """
 
 from minsep.accounting.certification import (
@@ -29,8 +29,17 @@ from minsep.accounting.estimation import (
 )
 from minsep.accounting.exact import IN_WORDS as METHODS_IN_WORDS
 from minsep.accounting.importance import Law
+from minsep.accounting.pairs import ParticipationPair
 from minsep.accounting.reduction import cost_of_cutting
-from minsep.accounting.schemes import SchemeAccounting, Support, accounts_for, has_exact_curve, has_pair, supported
+from minsep.accounting.schemes import (
+    SchemeAccounting,
+    Support,
+    accounts_for,
+    has_exact_curve,
+    has_pair,
+    pair_of,
+    supported,
+)
 from minsep.accounting.sequential import verifier_for
 
 __all__ = [
@@ -42,6 +51,7 @@ __all__ = [
     "Direction",
     "Estimate",
     "Law",
+    "ParticipationPair",
     "PrivacyCurve",
     "Prover",
     "Rung",
@@ -61,6 +71,7 @@ __all__ = [
     "has_exact_curve",
     "has_pair",
     "not_certified",
+    "pair_of",
     "privacy_curve",
     "supported",
     "verifier_for",

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from minsep.cli.audit import audit
 from minsep.cli.batches import batches
 from minsep.cli.bound import bound
 from minsep.cli.certify import calibrate, certify, delta, epsilon, verify
@@ -95,7 +96,22 @@ def options(
     """Differentially private training: correlated noise, b-min-sep batches, and a certificate for both."""
 
 
-for command in (plan, calibrate, certify, verify, delta, epsilon, compare, strategy, batches, bound, statement):
+COMMANDS = (
+    plan,
+    calibrate,
+    certify,
+    verify,
+    delta,
+    epsilon,
+    compare,
+    strategy,
+    batches,
+    bound,
+    statement,
+    audit,
+)
+
+for command in COMMANDS:
     app.command()(stoppable(command))
 
 

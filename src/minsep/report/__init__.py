@@ -1,12 +1,16 @@
-"""Reports and pictures of plans and comparisons. They need the extra `report`."""
+"""Reports and pictures of plans, comparisons and audits. They need the extra `report`."""
 
 import os
+from typing import TYPE_CHECKING
 
 from minsep.files import check_folder, write_whole
 from minsep.planning import Comparison, Plan
 from minsep.report.files import needing, picture_format
 
-__all__ = ["plot", "plot_comparison", "write_comparison", "write_report"]
+if TYPE_CHECKING:
+    from minsep.auditing import Audit
+
+__all__ = ["plot", "plot_audit", "plot_comparison", "write_comparison", "write_report"]
 
 
 def write_report(plan: Plan, path: str | os.PathLike[str], command: str = "minsep plan ...") -> None:
@@ -101,3 +105,27 @@ def plot_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> Non
     with needing("matplotlib"):
         from minsep.report.static import comparison_picture
     write_whole(path, comparison_picture(comparison, kind))
+
+
+def plot_audit(audit: "Audit", path: str | os.PathLike[str]) -> None:
+    """Write a picture of an audit: false against true positives, under what its certificate allows.
+
+    - `audit` is the outcome of `minsep.audit`, and `path` the file. Its suffix is .png or .svg.
+
+    >>> import minsep, tempfile, pathlib
+    >>> from minsep.auditing import plain_loop
+    >>> identity = minsep.BandedToeplitz.identity(iterations=8)
+    >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.2), noise_multiplier=1.0)
+    >>> certificate = minsep.certify(mechanism, epsilon=4.0, delta=1e-2)
+    >>> result = minsep.audit(certificate, plain_loop, runs=2, canaries=200, seed=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "audit.png"
+    ...     plot_audit(result, path)
+    ...     print(path.read_bytes()[1:4])
+    b'PNG'
+    """
+    kind = picture_format(path)
+    check_folder(path=path)
+    with needing("matplotlib"):
+        from minsep.report.audits import audit_picture
+    write_whole(path, audit_picture(audit, kind))

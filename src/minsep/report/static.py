@@ -15,7 +15,7 @@ from minsep.planning import FAMILIES, Comparison, Plan
 from minsep.planning.comparison import OTHERS
 from minsep.report import data, palette
 
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.size": 10,
     "axes.edgecolor": palette.QUIET,
@@ -48,7 +48,7 @@ _STAR: dict[str, Any] = {
 
 def plan_picture(plan: Plan, kind: str) -> bytes:
     """Return the picture of a plan: privacy, errors, batches and strategy."""
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(11, 8), layout="constrained")
         axes = figure.subplots(2, 2)
         figure.suptitle(textwrap.fill(plan.statement, 125), fontsize=11.5, x=0.012, ha="left")
@@ -56,14 +56,14 @@ def plan_picture(plan: Plan, kind: str) -> bytes:
         _errors(axes[0, 1], plan)
         _batches(axes[1, 0], plan)
         _strategy(axes[1, 1], plan)
-        return _bytes(figure, kind)
+        return picture_bytes(figure, kind)
 
 
 def comparison_picture(comparison: Comparison, kind: str) -> bytes:
     """Return the two heat maps of a comparison."""
     limit = data.widest(comparison, OTHERS)
     colours = LinearSegmentedColormap.from_list("ratios", list(palette.DIVERGING))
-    with matplotlib.rc_context({**_STYLE, "axes.grid": False}):
+    with matplotlib.rc_context({**STYLE, "axes.grid": False}):
         columns, rows = len(comparison.epsilons), len(comparison.epochs)
         figure = Figure(figsize=(max(8.0, 1.7 * columns + 1.5), max(3.2, 0.75 * rows + 1.8)), layout="constrained")
         axes = figure.subplots(1, 2)
@@ -91,7 +91,7 @@ def comparison_picture(comparison: Comparison, kind: str) -> bytes:
         bar = figure.colorbar(image, ax=axes, fraction=0.03, pad=0.01)
         bar.set_ticks(np.log2(ticks).tolist(), labels=[f"{tick:.2f}" for tick in ticks])
         bar.outline.set_visible(False)
-        return _bytes(figure, kind)
+        return picture_bytes(figure, kind)
 
 
 def _privacy(axes: Axes, plan: Plan) -> None:
@@ -155,7 +155,8 @@ def _strategy(axes: Axes, plan: Plan) -> None:
     axes.set(title="Coefficients of the strategy", xlabel="iterations back", ylabel="coefficient")
 
 
-def _bytes(figure: Figure, kind: str) -> bytes:
+def picture_bytes(figure: Figure, kind: str) -> bytes:
+    """Return a figure as the content of a file."""
     content = io.BytesIO()
     # Without a date, the same plan gives the same file.
     figure.savefig(content, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)

@@ -1,0 +1,148 @@
+"""The audit of a training loop against its certificate."""
+
+import os
+from dataclasses import replace
+
+import numpy as np
+
+from minsep import _validation as validate
+from minsep.accounting import Certificate, accepted_certificate
+from minsep.arrays import FloatArray
+from minsep.attribution import AttributionGraph
+from minsep.auditing.canaries import CanaryRun, Loop, coins_of
+from minsep.auditing.checks import Check, checks_of
+from minsep.auditing.loops import loop_of
+from minsep.auditing.outcome import Audit, Point
+from minsep.auditing.statistic import Statistic, rules_for
+from minsep.auditing.tally import Tally
+from minsep.mechanism import Mechanism
+from minsep.participation import UserMinSep
+from minsep.progress import Progress, Report
+from minsep.randomness import Key, KeyedWords
+
+_POINTS = 48
+_BOUND_SHARE = 0.5  # of the chance of a false alarm; the checks share the rest
+_CANARIES, _RUNS = 1024, 16
+
+
+def audit(
+    certificate: Certificate | str | os.PathLike[str],
+    loop: Loop | str = "torch",
+    *,
+    runs: int | None = None,
+    canaries: int | None = None,
+    clip_norm: float = 1.0,
+    failure_probability: float = 1e-6,
+    seed: int | None = None,
+    verify: bool = True,
+    progress: Report | None = None,
+) -> Audit:
+    """Run a training loop on canaries, and compare what it releases with its certificate.
+
+    The result has a lower bound on the loop's epsilon, from the likelihood ratio of the mechanism, and checks that the
+    loop is the certified mechanism. docs/audit.md has the proofs.
+
+    - `certificate` is the certificate of the mechanism that the loop should run, or its file.
+    - `loop` is "torch" or "jax" for the adapters of minsep, a function of one `minsep.auditing.CanaryRun`, or the name
+      of one as "module:function".
+    - `runs` (default 16) is how often the loop is run, each time with `canaries` (default 1024) canaries. A canary in a
+      run is one trial: it is present by a fair coin. With `canaries=1` trials are whole runs, and the lower bound
+      assumes only that runs are independent. That is the default where batches are cut, with 256 runs.
+    - `clip_norm` is the clip norm of the loop.
+    - `failure_probability` is the most with which a correct loop raises an alarm. Half of it is the chance that the
+      lower bound is too large.
+    - `seed` makes the coins, and the runs of loops that use their seed, reproducible. Default: the system's entropy.
+    - `verify` draws the samples of the certificate again first, and refuses one that does not hold.
+    - `progress` is told after every run.
+
+    >>> import minsep
+    >>> from minsep.auditing import plain_loop
+    >>> strategy = minsep.BandedToeplitz.optimal(iterations=16, bands=2)
+    >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.1, min_sep=4), noise_multiplier=1.0)
+    >>> certificate = minsep.certify(mechanism, epsilon=4.0, delta=1e-2)
+    >>> result = audit(certificate, plain_loop, runs=4, seed=1)
+    >>> result.passed, result.trials, 0.5 < result.lower_bound < 4.0
+    (True, 4096, True)
+    """
+    certificate = accepted_certificate(certificate, verify=verify)
+    mechanism = Mechanism.from_certificate(certificate, verify=False)
+    failure_probability = validate.real(failure_probability=failure_probability, above=0, below=1)
+    clip_norm = validate.real(clip_norm=clip_norm, above=0)
+    cut = mechanism.truncation
+    canaries = validate.integer(canaries=canaries or (_CANARIES if cut is None else 1), at_least=1)
+    runs = validate.integer(runs=runs or (_RUNS if canaries > 1 else 256), at_least=1)
+    if cut is not None and canaries > 1:
+        raise ValueError(
+            f"canaries is {canaries}, but the certificate cuts batches, which ties the canaries of a run together: it "
+            "must be 1."
+        )
+    function, name = loop_of(loop)
+    mechanism, each = _with_users(mechanism, canaries)
+    key = Key.of(seed)
+    statistic = Statistic.of(mechanism, runs * canaries, key.derive("statistic"))
+    bound_chance = _BOUND_SHARE * failure_probability
+    rules = rules_for(statistic, runs * canaries, certificate.delta, bound_chance)
+    tally = Tally(mechanism, statistic)
+    coins = KeyedWords(key.derive("coins"))
+    for number in range(runs):
+        run = CanaryRun(
+            mechanism,
+            present=coins_of(coins.take(number, canaries)),
+            num_examples=canaries * each if cut is None else cut.num_examples or 1,
+            clip_norm=clip_norm,
+            examples_each=each,
+            seed=None if seed is None else int(key.derive(f"run {number}").hex(), 16),
+            number=number,
+        )
+        function(run)
+        tally.add(run.observed())
+        if progress is not None:
+            progress(Progress("auditing", f"{name}: run {number + 1:,} of {runs:,}", number + 1, runs))
+    present, absent = tally.log_ratios
+    bounds = [rule.bound(present, absent, certificate.delta, bound_chance) for rule in rules]
+    return Audit(
+        mechanism=mechanism.name,
+        loop=name,
+        epsilon=certificate.epsilon,
+        delta=certificate.delta,
+        lower_bound=max(bounds),
+        checks=_with_levels(checks_of(tally), failure_probability - bound_chance),
+        failure_probability=failure_probability,
+        bound_failure_probability=bound_chance,
+        present=present.size,
+        absent=absent.size,
+        runs=runs,
+        canaries=canaries,
+        iterations=mechanism.iterations,
+        points=_points(statistic, present, absent),
+    )
+
+
+def _with_users(mechanism: Mechanism, canaries: int) -> tuple[Mechanism, int]:
+    """Return the mechanism for as many users as canaries, and the number of examples of each."""
+    scheme = mechanism.scheme
+    if not isinstance(scheme, UserMinSep):
+        return mechanism, 1
+    graph = AttributionGraph.from_lists([[user] for user in range(canaries) for _ in range(scheme.user_bound)])
+    return replace(mechanism, scheme=replace(scheme, graph=graph)), scheme.user_bound
+
+
+def _with_levels(checks: list[Check], chance: float) -> tuple[Check, ...]:
+    """Share the chance of a false alarm among the checks, of which those that leave nothing to chance need none."""
+    return tuple(replace(check, level=chance / len(checks)) for check in checks)
+
+
+def _points(statistic: Statistic, present: FloatArray, absent: FloatArray) -> tuple[Point, ...]:
+    """Return false and true positives at thresholds from the rarest to the most common."""
+    places = np.unique(np.geomspace(1, statistic.absent.size - 1, _POINTS).astype(int))
+    thresholds = np.unique(np.concatenate([statistic.absent[-places], statistic.present[places]]))[::-1]
+    return tuple(
+        Point(
+            float(threshold),
+            int(np.count_nonzero(absent > threshold)),
+            int(np.count_nonzero(present > threshold)),
+            statistic.false_positives(float(threshold)),
+            float(np.mean(statistic.present > threshold)),
+        )
+        for threshold in thresholds
+    )

@@ -1,0 +1,179 @@
+"""Canaries in a run of a training loop: what the loop is given, and the record of what it did."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from minsep import _validation as validate
+from minsep.arrays import BooleanArray, FloatArray, Words
+from minsep.mechanism import Mechanism
+
+ABOVE_CLIP_NORM = 10.0
+"""Norm of a canary's gradient in clip norms: a loop that does not clip lets it through."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What one run showed.
+
+    - `present` says which canaries were in the data, and `releases` has a row for each canary: the sequence that was
+      released in its coordinate, in clip norms and before the division by the expected batch.
+    - `participations` counts the examples of each canary in every step, and `taken` says it of single examples.
+    - `changed_steps` is the number of steps that were released again with other values.
+    """
+
+    present: BooleanArray
+    releases: FloatArray
+    participations: NDArray[np.int64]
+    taken: BooleanArray
+    changed_steps: int
+
+
+class CanaryRun:
+    """One run of a training loop with canaries in its data.
+
+    The loop draws batches and noise, asks for the `examples` of each step, and reports with `release` what it hands to
+    the optimiser. An example is a vector, and must be its own gradient: that is so for a linear model with weights w
+    and the loss <w, example>, whatever w is.
+
+    - `mechanism` is what the loop should run, on `num_examples` examples.
+    - `present` says which canaries are in the data. Each has a coordinate of its own, and `examples_each` examples,
+      whose gradients are ten times the `clip_norm` along that coordinate. All other gradients are 0.
+    - `seed` makes the run reproducible. None, as in a real run, means fresh randomness.
+    - `number` counts the runs of an audit from 0.
+
+    >>> import minsep
+    >>> identity = minsep.BandedToeplitz.identity(iterations=4)
+    >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.5), noise_multiplier=1.0)
+    >>> run = CanaryRun(mechanism, present=np.array([True, False]), num_examples=2, clip_norm=1.0)
+    >>> run.examples(step=0, indices=[0, 1])
+    array([[10.,  0.],
+           [ 0.,  0.]], dtype=float32)
+    >>> run.release(step=0, values=[0.3, -1.2])
+    """
+
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        present: BooleanArray,
+        num_examples: int,
+        clip_norm: float,
+        examples_each: int = 1,
+        seed: int | None = None,
+        number: int = 0,
+    ) -> None:
+        self.mechanism, self.num_examples, self.clip_norm = mechanism, num_examples, clip_norm
+        self.seed, self.number = seed, number
+        self._present, self._each = present, examples_each
+        self._taken = np.zeros((present.size * examples_each, mechanism.iterations), dtype=bool)
+        self._released: dict[int, list[FloatArray]] = {}
+
+    @property
+    def dimension(self) -> int:
+        """Number of parameters of the model: one for each canary."""
+        return int(self._present.size)
+
+    @property
+    def expected_batch(self) -> float:
+        """The public divisor of the sums."""
+        return self.mechanism.scheme.expected_batch_size(self.num_examples)
+
+    def examples(self, step: int, indices: ArrayLike) -> NDArray[np.float32]:
+        """Return the examples of a step, one a row, and record that they take part.
+
+        - `step` is the number of the step, from 0.
+        - `indices` are the examples of its batch, or of a part of it.
+        """
+        step = self._check_step(step)
+        batch = np.asarray(indices)
+        if batch.size == 0:
+            return np.zeros((0, self.dimension), dtype=np.float32)
+        if batch.ndim != 1 or batch.dtype.kind not in "iu" or batch.min() < 0 or batch.max() >= self.num_examples:
+            raise ValueError(
+                f"indices must be a list of whole numbers from 0 to {self.num_examples - 1}, without padding."
+            )
+        canaries = batch < self._taken.shape[0]
+        self._taken[batch[canaries], step] = True
+        owners = batch[canaries] // self._each
+        rows = np.zeros((batch.size, self.dimension), dtype=np.float32)
+        rows[np.flatnonzero(canaries), owners] = np.where(self._present[owners], ABOVE_CLIP_NORM * self.clip_norm, 0.0)
+        return rows
+
+    def release(self, step: int, values: ArrayLike) -> None:
+        """Record what the optimiser is given in a step: the noisy sum of clipped gradients over the expected batch.
+
+        - `step` is the number of the step, from 0. A run that resumes from a checkpoint reports repeated steps again.
+        - `values` is the released vector, with one entry for each parameter.
+        """
+        step = self._check_step(step)
+        released = np.array(values, dtype=np.float64)
+        if released.shape != (self.dimension,) or not np.isfinite(released).all():
+            raise ValueError(
+                f"values has the shape {released.shape}, but it must be a vector of {self.dimension} finite numbers."
+            )
+        before = self._released.setdefault(step, [])
+        if not any(np.array_equal(released, other) for other in before):
+            before.append(released)
+
+    def observed(self) -> Observed:
+        """Return what the run showed; a run that left out a step is refused."""
+        n = self.mechanism.iterations
+        if len(self._released) != n:
+            raise ValueError(f"The loop released {len(self._released)} steps, but the mechanism has {n} iterations.")
+        # Of a step that was released with several values an adversary has their mean, which has less noise.
+        means = np.stack([np.mean(self._released[step], axis=0) for step in range(n)], axis=1)
+        return Observed(
+            present=self._present,
+            releases=means * (self.expected_batch / self.clip_norm),
+            participations=self._taken.reshape(self.dimension, self._each, n).sum(axis=1),
+            taken=self._taken,
+            changed_steps=sum(len(values) > 1 for values in self._released.values()),
+        )
+
+    def _check_step(self, step: int) -> int:
+        return validate.integer(step=step, at_least=0, at_most=self.mechanism.iterations - 1)
+
+
+Loop = Callable[[CanaryRun], None]
+"""A training loop under audit: it takes a run from its first step to its last."""
+
+
+def plain_loop(run: CanaryRun) -> None:
+    """Train in NumPy, as simply as possible: a loop to compare others with, and an example of an own loop.
+
+    - `run` is what is trained on.
+
+    >>> import minsep
+    >>> strategy = minsep.BandedToeplitz.optimal(iterations=10, bands=2)
+    >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.1, min_sep=5), noise_multiplier=1.0)
+    >>> run = CanaryRun(mechanism, present=np.ones(20, dtype=bool), num_examples=20, clip_norm=1.0)
+    >>> plain_loop(run)
+    >>> run.observed().releases.shape
+    (20, 10)
+    """
+    batches = run.mechanism.batches(run.num_examples, seed=run.seed)
+    noise = run.mechanism.noise(run.dimension, np.float64, seed=run.seed)
+    for step, (indices, row) in enumerate(zip(batches, noise, strict=True)):
+        gradients = run.examples(step, indices[indices >= 0]).astype(np.float64)
+        clipped = clip(gradients, run.clip_norm)
+        run.release(step, (clipped.sum(axis=0) + run.clip_norm * row) / run.expected_batch)
+
+
+def clip(gradients: FloatArray, clip_norm: float) -> FloatArray:
+    """Return gradients, one a row, scaled down to at most the clip norm.
+
+    >>> clip(np.array([[3.0, 4.0], [0.0, 0.5]]), clip_norm=1.0)
+    array([[0.6, 0.8],
+           [0. , 0.5]])
+    """
+    norms = np.linalg.norm(gradients, axis=1, keepdims=True)
+    clipped: FloatArray = gradients / np.maximum(norms / clip_norm, 1.0)
+    return clipped
+
+
+def coins_of(words: Words) -> BooleanArray:
+    """Return one fair coin for each random word."""
+    coins: BooleanArray = words >= np.uint64(1 << 63)
+    return coins

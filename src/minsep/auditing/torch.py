@@ -1,0 +1,88 @@
+"""The PyTorch adapter under audit: `minsep.training.torch.PrivateTraining` on a linear model."""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from minsep.auditing.canaries import CanaryRun
+from minsep.training.torch import PrivateTraining
+
+
+@dataclass(frozen=True)
+class TorchLoop:
+    """A loop that trains with `minsep.training.torch.PrivateTraining`.
+
+    - `clipping`, `noise` and `micro_batch` are those of `PrivateTraining`.
+    - `resume_every`: of so many runs, one is interrupted and resumed from its checkpoint, so that some steps are
+      repeated. 0 is never.
+
+    >>> import minsep, numpy as np
+    >>> from minsep.auditing import CanaryRun
+    >>> identity = minsep.BandedToeplitz.identity(iterations=4)
+    >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.5), noise_multiplier=1.0)
+    >>> run = CanaryRun(mechanism, present=np.ones(3, dtype=bool), num_examples=3, clip_norm=1.0)
+    >>> TorchLoop()(run)
+    >>> run.observed().releases.shape
+    (3, 4)
+    """
+
+    clipping: Literal["auto", "vmap", "ghost"] = "auto"
+    noise: Literal["auto", "host", "device"] = "auto"
+    micro_batch: int = 64
+    resume_every: int = 8
+
+    def __call__(self, run: CanaryRun) -> None:
+        """Take a run from its first step to its last."""
+        trainer = PrivateTraining(*_arguments(run), seed=run.seed, **self._options(run))
+        if not self.resume_every or run.number % self.resume_every:
+            _train(run, trainer, run.mechanism.iterations)
+            return
+        n = run.mechanism.iterations
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "run.checkpoint"
+            _train(run, trainer, n // 3)
+            trainer.save(path)
+            _train(run, trainer, 2 * n // 3)
+            resumed = PrivateTraining.resume(path, *_arguments(run), **self._options(run))
+        _train(run, resumed, n)
+
+    def _options(self, run: CanaryRun) -> dict[str, Any]:
+        return {
+            "num_examples": run.num_examples,
+            "clip_norm": run.clip_norm,
+            "clipping": self.clipping,
+            "noise": self.noise,
+            "micro_batch": self.micro_batch,
+        }
+
+
+class _Released(torch.optim.SGD):
+    """An optimiser that sets the weights to the gradient that it is given."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.copy_(parameter.grad)
+
+
+def _arguments(run: CanaryRun) -> tuple[Any, ...]:
+    model = nn.Linear(run.dimension, 1, bias=False)  # the gradient of its output is the example
+    return model, _loss, _Released(model.parameters(), lr=1.0), run.mechanism
+
+
+def _loss(outputs: Tensor, targets: Any) -> Tensor:
+    return outputs.sum()
+
+
+def _train(run: CanaryRun, trainer: PrivateTraining, until: int) -> None:
+    while trainer.steps < until:
+        step, indices = trainer.steps, next(trainer.batches())
+        examples = torch.from_numpy(run.examples(step, indices))
+        trainer.step(examples, torch.zeros(len(examples)))
+        (weights,) = trainer.model.parameters()
+        run.release(step, weights.detach().double().numpy()[0])

@@ -1,0 +1,279 @@
+"""Audits: correct loops raise no alarm, every fault does, and p-values are what they say."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import minsep
+from minsep.auditing import CanaryRun, plain_loop
+from minsep.auditing.auditor import _with_users
+from minsep.auditing.checks import checks_of
+from minsep.auditing.jax import JaxLoop
+from minsep.auditing.statistic import Statistic, canary_pair, rules_for
+from minsep.auditing.tally import Tally
+from minsep.auditing.torch import TorchLoop
+from minsep.noise import NoiseStream
+from minsep.randomness import Key
+from tests.auditing.faults import FAULTS, less_noise, no_clipping
+
+AUDITS = 150
+
+
+def mechanism_of(scheme=None, iterations=32, bands=4, noise_multiplier=1.0, **options):
+    strategy = minsep.BandedToeplitz.optimal(iterations=iterations, bands=bands)
+    return minsep.Mechanism(strategy, scheme or minsep.MinSep(rate=0.1, min_sep=8), noise_multiplier, **options)
+
+
+@pytest.fixture(scope="module")
+def certificate():
+    return minsep.certify(mechanism_of(), epsilon=4.0, delta=1e-3, seed=0)
+
+
+def audit(certificate, loop, **options):
+    return minsep.audit(certificate, loop, **{"runs": 8, "canaries": 512, "seed": 1, "verify": False, **options})
+
+
+def failed(result):
+    return {check.name for check in result.checks if not check.passed}
+
+
+@pytest.mark.parametrize("loop", ["torch", TorchLoop(clipping="ghost", noise="device"), "jax"], ids=str)
+def test_the_adapters_pass(loop, certificate):
+    result = audit(certificate, loop, runs=2 if loop == "jax" else 4, seed=None)
+    assert result.passed, result.alarms  # a false alarm has probability 1e-6
+    assert 0.5 < result.lower_bound < 4
+    assert {"Releases", "Separation", "Clipping", "Noise of runs"} <= {check.name for check in result.checks}
+
+
+SCHEMES = {
+    "poisson": (minsep.Poisson(rate=0.2), {"bands": 1}),
+    "poisson, overlapping columns": (minsep.Poisson(rate=0.1), {}),
+    "cold": (minsep.MinSep(rate=0.1, min_sep=5, start="cold"), {}),
+    "cyclic": (minsep.CyclicPoisson(rate=0.1, cycle=5), {}),
+    "balls-in-bins": (minsep.BallsInBins(epoch=8), {}),
+    "random allocation": (minsep.RandomAllocation(epoch=8), {"bands": 1}),
+    "users": (minsep.UserMinSep(rate=0.1, min_sep=5, user_bound=2), {"noise_multiplier": 2.0}),
+}
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_other_schemes_pass(name):
+    scheme, options = SCHEMES[name]
+    mechanism = mechanism_of(scheme, iterations=20, **options)
+    certificate = minsep.certify(mechanism, epsilon=8.0, delta=0.05, seed=0)
+    result = audit(certificate, plain_loop, runs=4)
+    assert result.passed, result.alarms
+    assert 0.1 < result.lower_bound < 8
+    assert not audit(certificate, less_noise, runs=4).passed
+
+
+def test_cut_batches_are_audited_with_one_canary_a_run():
+    mechanism = mechanism_of(iterations=8, bands=2, truncation=minsep.Truncation(batch_size=3, num_examples=20))
+    certificate = minsep.certify(mechanism, epsilon=8.0, delta=0.1, seed=0)
+    result = minsep.audit(certificate, plain_loop, seed=1, verify=False)
+    assert (result.passed, result.canaries, result.runs) == (True, 1, 256)
+    assert "if the canaries" not in result.statement
+    assert failed(minsep.audit(certificate, less_noise, seed=1, runs=800, verify=False)) >= {"Noise size"}
+    with pytest.raises(ValueError, match="canaries is 2, but the certificate cuts batches"):
+        minsep.audit(certificate, plain_loop, canaries=2, verify=False)
+
+
+CAUGHT_BY = {
+    "noise 10 % too small": "Noise size",
+    "noise not correlated as C says": "Noise correlation",
+    "noise of another strategy with as many bands": "Noise correlation",
+    "clip norm not applied": "Clipping",
+    "clip norm doubled": "Clipping",
+    "separation off by one": "Separation",
+    "Poisson batches under a b-min-sep certificate": "Separation",
+    "cold start under a certificate of a warm one": "Participation",
+    "divisor taken from the data": "Divisor",
+    "resumed run repeats batches with fresh noise": "Releases",
+    "resumed run begins its noise anew": "Noise of each step",
+    "one noise for all coordinates": "Noise of coordinates",
+    "the same noise in every run": "Noise of runs",
+    "the same batches in every run": "Batches of runs",
+    "shuffled batches of one size": "Batch sizes",
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_every_fault_is_caught(name, certificate):
+    """The check that is made for it sees each fault at a p-value 1e-6 below its level: a miss is that unlikely."""
+    result = audit(certificate, FAULTS[name], runs=24 if "one size" in name else 8)
+    check = next(check for check in result.checks if check.name == CAUGHT_BY[name])
+    assert check.p_value < 1e-6 * check.level
+    assert not result.passed
+    assert any(alarm.startswith(check.name) and check.meaning in alarm for alarm in result.alarms)
+    assert result.statement.startswith("ALARM")
+
+
+def test_a_breach_is_told_from_a_difference(certificate):
+    unclipped, smaller = audit(certificate, no_clipping), audit(certificate, less_noise)
+    assert unclipped.violated
+    assert "is not (4, 0.001)-DP" in unclipped.statement
+    assert unclipped.alarms[0].startswith("Epsilon: it is at least 4.")
+    assert not smaller.violated
+    assert "is not the mechanism of its certificate" in smaller.statement
+
+
+def test_one_canary_a_run_assumes_independent_runs_alone(certificate):
+    result = audit(certificate, no_clipping, runs=400, canaries=1)
+    assert not result.passed
+    assert "if the canaries" not in result.statement
+    assert "if the canaries of a run are independent" in audit(certificate, plain_loop).statement
+
+
+def test_faults_in_the_adapters_are_caught(certificate, monkeypatch):
+    add = NoiseStream.add_next_to
+    with monkeypatch.context() as patch:
+        patch.setattr(NoiseStream, "add_next_to", lambda stream, array, scale: add(stream, array, 0.9 * scale))
+        assert {"Noise size", "Noise beside canaries"} <= failed(audit(certificate, "torch", runs=2))
+    with monkeypatch.context() as patch:
+        patch.setattr("minsep.training.torch.clipping.CLIP_MARGIN", -1.0)
+        assert "Clipping" in failed(audit(certificate, "torch", runs=2))
+    with monkeypatch.context() as patch:
+        patch.setattr(NoiseStream, "load_state_dict", lambda stream, state: [next(stream) for _ in range(10)])
+        assert "Releases" in failed(audit(certificate, TorchLoop(resume_every=1), runs=2))
+    with monkeypatch.context() as patch:
+        patch.setattr("minsep.training.jax.clipping.CLIP_MARGIN", -1.0)
+        assert "Clipping" in failed(audit(certificate, JaxLoop(resume_every=0), runs=1, canaries=128))
+
+
+def test_p_values_are_as_small_as_p_with_probability_p_at_most():
+    """Many audits of a correct loop: no check is below a level more often than chance allows (five deviations)."""
+    mechanism = mechanism_of(minsep.MinSep(rate=0.2, min_sep=3), iterations=10, bands=2)
+    statistic = Statistic.of(mechanism, 200, Key.from_seed(0))
+    values: dict[str, list[float]] = {}
+    generator = np.random.default_rng(4)
+    for audit_number in range(AUDITS):
+        tally = Tally(mechanism, statistic)
+        for _ in range(2):
+            run = CanaryRun(mechanism, generator.random(100) < 0.5, 100, 1.0, seed=int(generator.integers(2**60)))
+            plain_loop(run)
+            tally.add(run.observed())
+        for check in checks_of(tally):
+            values.setdefault(check.name, []).append(check.p_value)
+        assert audit_number or len(values) == 15
+    for name, seen in values.items():
+        for level in (0.3, 0.05, 0.01):
+            allowed = AUDITS * level + 5 * (AUDITS * level * (1 - level)) ** 0.5
+            assert np.sum(np.array(seen) < level) <= allowed, name
+    exact = ("Clipping", "Divisor", "Noise size", "Noise of coordinates", "Noise of runs", "Noise beside canaries")
+    for name in exact:
+        assert np.mean(np.array(values[name]) < 0.3) == pytest.approx(0.3, abs=5 * (0.21 / AUDITS) ** 0.5), name
+
+
+def test_what_is_seen_is_the_columns_of_participations_and_the_noise():
+    """Against the streams of the mechanism, one example and one step at a time."""
+    mechanism = mechanism_of(minsep.UserMinSep(rate=0.2, min_sep=4, user_bound=2), iterations=12, bands=3)
+    mechanism, each = _with_users(mechanism, canaries=5)
+    present = np.array([True, False, True, True, False])
+    run = CanaryRun(mechanism, present, 10, clip_norm=0.25, examples_each=each, seed=3)
+    plain_loop(run)
+    observed = run.observed()
+    expected = np.zeros((5, 12))
+    for step, (batch, row) in enumerate(
+        zip(mechanism.batches(10, seed=3), mechanism.noise(5, float, seed=3), strict=True)
+    ):
+        expected[:, step] += row
+        for example in batch:
+            expected[example // 2, step] += present[example // 2]
+            assert observed.taken[example, step]
+    np.testing.assert_allclose(observed.releases, expected, atol=1e-12)
+    np.testing.assert_array_equal(observed.participations, observed.taken[::2].astype(int) + observed.taken[1::2])
+    assert observed.changed_steps == 0
+
+
+def test_the_rules_are_near_the_best_that_the_mechanism_allows():
+    """With a million trials, the expected bound of the best rule is within 20 % of epsilon, and never above it."""
+    mechanism = mechanism_of(minsep.MinSep(rate=0.2, min_sep=4), noise_multiplier=1.76)
+    epsilon = minsep.estimate_epsilon(mechanism, delta=1e-3, samples=20_000).value
+    statistic = Statistic.of(mechanism, 100_000, Key.from_seed(2))
+    rules = rules_for(statistic, 1_000_000, 1e-3, 5e-7)
+    assert sum(rule.share for rule in rules) == pytest.approx(1)
+    best = max(rules, key=lambda rule: rule.share)
+    assert best.direction == "remove"
+    many = np.repeat(statistic.present, 5), np.repeat(statistic.absent, 5)
+    assert 0.8 * epsilon < best.bound(*many, 1e-3, 5e-7) < epsilon
+
+
+def test_an_audit_is_reproducible_and_plain_data(certificate):
+    first, again, other = (audit(certificate, plain_loop, runs=2, seed=seed) for seed in (5, 5, 6))
+    assert first == again != other
+    content = json.loads(first.to_json())
+    assert content["passed"] is True
+    assert content["lower_bound"] == first.lower_bound
+    assert [check["name"] for check in content["checks"]] == [check.name for check in first.checks]
+    assert sum(check.level for check in first.checks) + first.bound_failure_probability == pytest.approx(1e-6)
+
+
+def test_a_step_that_is_repeated_with_the_same_values_is_no_alarm(certificate):
+    def resumed(run):
+        plain_loop(run)
+        plain_loop(run)
+
+    assert audit(certificate, resumed).passed
+
+
+def test_what_is_refused(certificate):
+    def too_short(run):
+        run.release(0, np.zeros(run.dimension))
+
+    def too_long(run):
+        run.release(run.mechanism.iterations, np.zeros(run.dimension))
+
+    def padded(run):
+        run.examples(0, [0, -1])
+
+    def not_finite(run):
+        run.release(0, np.full(run.dimension, np.nan))
+
+    for loop, sentence in (
+        (too_short, "released 1 steps, but the mechanism has 32 iterations"),
+        (too_long, "step is 32, but it must be an integer of at least 0 and at most 31"),
+        (padded, "without padding"),
+        (not_finite, "a vector of 512 finite numbers"),
+        ("tensorflow", "loop is 'tensorflow', but it must be 'torch', 'jax' or 'module:function'"),
+        ("no_such_module:loop", "cannot be imported"),
+        ("minsep.auditing:nothing", "cannot be imported"),
+        ("minsep:__all__", "must be a function"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            audit(certificate, loop)
+    for name, value in (("runs", -1), ("canaries", 2.5), ("failure_probability", 1.0), ("clip_norm", 0.0)):
+        with pytest.raises(ValueError, match=f"{name} is {value}"):
+            audit(certificate, plain_loop, **{name: value})
+    fixed = minsep.certify(mechanism_of(minsep.Unamplified(8, 4), noise_multiplier=5.0), epsilon=8.0, delta=1e-3)
+    with pytest.raises(ValueError, match="an audit needs examples that take part at random"):
+        audit(fixed, plain_loop)
+    with pytest.raises(ValueError, match="did not pass"):
+        audit(minsep.certify(mechanism_of(), epsilon=0.1, delta=1e-3, max_samples=1000), plain_loop)
+
+
+def test_the_statistic_is_that_of_the_mechanism_before_its_batches_are_cut():
+    cut = mechanism_of(truncation=minsep.Truncation(batch_size=4, num_examples=40))
+    assert canary_pair(cut) == canary_pair(replace(cut, truncation=None))
+
+
+@pytest.mark.slow
+def test_the_lower_bound_is_80_percent_of_what_is_certified():
+    """The PyTorch adapter with 409,600 trials, as in docs/audit.md: at least 80 % of the certified epsilon is shown."""
+    strategy = minsep.BandedToeplitz.optimal(iterations=32, bands=4)
+    scheme = minsep.MinSep(rate=0.1, min_sep=8)
+    certificate = minsep.calibrate(strategy, scheme, epsilon=4.0, delta=1e-2, seed=0).certificate
+    result = minsep.audit(certificate, TorchLoop(resume_every=50), runs=400, canaries=1024, seed=1, verify=False)
+    assert result.passed, result.alarms
+    assert 0.8 * 4 <= result.lower_bound <= 4
+
+
+@pytest.mark.slow
+def test_a_million_trials_show_80_percent_at_delta_1e_3():
+    strategy = minsep.BandedToeplitz.optimal(iterations=32, bands=4)
+    scheme = minsep.MinSep(rate=0.2, min_sep=4)
+    certificate = minsep.calibrate(strategy, scheme, epsilon=4.0, delta=1e-3, seed=0).certificate
+    result = minsep.audit(certificate, plain_loop, runs=1000, canaries=1024, seed=1, verify=False)
+    assert result.passed, result.alarms
+    assert 0.8 * 4 <= result.lower_bound <= 4
