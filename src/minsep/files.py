@@ -65,6 +65,8 @@ def check_folder(**parameter: str | os.PathLike[str]) -> None:
     ValueError: output is '/no/such/folder/plan.html', but the folder '/no/such/folder' does not exist.
     """
     ((name, path),) = parameter.items()
+    if "\0" in str(path):
+        raise ValueError(f"{name} is {os.fspath(path)!r}, but a path has no null characters.")
     target = Path(os.path.realpath(path))
     folder = target.parent
     if not folder.is_dir():
