@@ -133,6 +133,7 @@ def plan(
     seed: int | None = None,
     compute: Compute = LOCAL,
     progress: Report | None = None,
+    found: Callable[[Candidate], None] | None = None,
 ) -> Plan:
     """Find the mechanism of least error for a task at (epsilon, delta), and certify it.
 
@@ -156,7 +157,8 @@ def plan(
     - `attempts` is how many plans are made at most, of which one is run: they share the chance of an error.
     - `seed` makes the certificate reproducible; by default it comes from the system's entropy, and is recorded. The
       choice of the mechanism does not depend on it.
-    - `compute` says where samples are drawn, and does not change the result; `progress` is told how far it is.
+    - `compute` says where samples are drawn, and does not change the result; `progress` is told how far it is, and
+      `found` each candidate when its noise is known, and again when it is known better.
 
     >>> import minsep
     >>> best = minsep.plan(2000, 100, 100, epsilon=2.0, delta=1e-3, max_bands=4, tune=False, seed=0)
@@ -174,16 +176,16 @@ def plan(
     )
     seed = secrets.randbits(128) if seed is None else validate.integer(seed=seed, at_least=0)
 
-    def planned(task: Task, estimate: bool) -> Plan:
+    def planned(task: Task, estimate: bool, told: Callable[[Candidate], None] | None) -> Plan:
         listed = list(candidates(task, schemes, max_bands, min_sep, model_size, noise_memory))
-        return _plan(task, listed, tune, estimate, Search(task, seed, compute, progress, attempts))
+        return _plan(task, listed, tune, estimate, Search(task, seed, compute, progress, attempts, told))
 
-    best = planned(task, estimate)
+    best = planned(task, estimate, found)
     cut = [one for one in best.table if one.cut]
     if not cut:
         return best
     # Only an estimate: of two that are tested, one must not be chosen by the outcome.
-    wider = planned(replace(task, max_batch_size=_sufficient_size(cut, task)), True)
+    wider = planned(replace(task, max_batch_size=_sufficient_size(cut, task)), True, None)
     return replace(best, wider=wider) if wider.error < best.error else best
 
 
