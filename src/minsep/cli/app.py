@@ -14,6 +14,7 @@ from minsep.cli.bound import bound
 from minsep.cli.certify import calibrate, certify, delta, epsilon, verify
 from minsep.cli.compare import compare
 from minsep.cli.plan import plan
+from minsep.cli.serve import serve
 from minsep.cli.strategy import strategy
 
 BAD_INPUT, INTERRUPTED = 2, 130
@@ -88,7 +89,7 @@ def options(
     """Differentially private training: correlated noise, b-min-sep batches, and a certificate for both."""
 
 
-for command in (plan, calibrate, certify, verify, delta, epsilon, compare, strategy, batches, bound):
+for command in (plan, calibrate, certify, verify, delta, epsilon, compare, strategy, batches, bound, serve):
     app.command()(stoppable(command))
 
 
