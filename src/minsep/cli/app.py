@@ -62,7 +62,9 @@ def stoppable(command: Callable[..., None]) -> Callable[..., None]:
             if not interrupted:
                 raise
             under_way = "".join(f" while {note}" for note in getattr(error, "__notes__", []))
-            print(f"Stopped{under_way}. Nothing was written.", file=sys.stderr)
+            journal = options.get("journal")
+            written = "Nothing was written." if journal is None else f"The same command goes on, by {journal}."
+            print(f"Stopped{under_way}. {written}", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
         finally:
             signal.signal(signal.SIGINT, inherited)

@@ -10,6 +10,7 @@ import typer
 from minsep.cli.options import (
     Delta,
     Epsilon,
+    Journal,
     Json,
     NoiseMultiplier,
     Output,
@@ -34,6 +35,7 @@ def certify(
     epsilon: Epsilon,
     delta: Delta,
     work: Work,
+    journal: Journal = None,
     test: Test = "betting",
     output: Output = None,
     json: Json = False,
@@ -45,7 +47,7 @@ def certify(
     """
     import minsep
 
-    files = Files(output=output)
+    files = Files(output=output, journal=journal)
     checks = [*budget_checks(epsilon=epsilon, delta=delta), *work.check(), *files.checks()]
     mechanism = setting.mechanism(noise_multiplier, *checks)
     with Bar() as bar:
@@ -56,6 +58,7 @@ def certify(
             test=test,
             seed=work.seed,
             compute=work.compute,
+            journal=journal,
             progress=bar.tell,
         )
         if not certificate.passed:
@@ -73,6 +76,7 @@ def calibrate(
     epsilon: Epsilon,
     delta: Delta,
     work: Work,
+    journal: Journal = None,
     test: Test = "betting",
     output: Output = None,
     json: Json = False,
@@ -83,7 +87,7 @@ def calibrate(
     """
     import minsep
 
-    files = Files(output=output)
+    files = Files(output=output, journal=journal)
     checks = [*budget_checks(epsilon=epsilon, delta=delta), *work.check(), *files.checks()]
     design = setting.design(*checks)
     with Bar() as bar:
@@ -94,6 +98,7 @@ def calibrate(
             test=test,
             seed=work.seed,
             compute=work.compute,
+            journal=journal,
             progress=bar.tell,
         )
     if calibration.fallback:

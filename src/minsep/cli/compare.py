@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from minsep.cli.options import Json, Workers, counting, measuring
+from minsep.cli.options import Journal, Json, Workers, counting, measuring
 from minsep.cli.output import Files, print_grid, print_json, report_checks
 from minsep.cli.progress import Bar
 
@@ -26,6 +26,7 @@ def compare(
         typer.Option("--verified", help="Calibrate as the paper did: its verifier at delta/2, powers of 1.01."),
     ] = False,
     workers: Workers = None,
+    journal: Journal = None,
     report: Annotated[Path | None, typer.Option(help="Write an HTML page to this file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the heat maps to this .png or .svg file.")] = None,
     json: Json = False,
@@ -39,7 +40,7 @@ def compare(
     from minsep.planning import FAMILIES
     from minsep.planning.comparison import EPOCHS, EPSILONS, OTHERS
 
-    files = Files(report=report, plot=plot)
+    files = Files(report=report, plot=plot, journal=journal)
     validate.all_of(*files.checks(), *report_checks(report, plot))
     with Bar() as bar:
         comparison = minsep.compare(
@@ -50,6 +51,7 @@ def compare(
             max_bands=max_bands,
             verified=verified,
             compute=minsep.Compute(workers=workers),
+            journal=journal,
             progress=bar.tell,
         )
         if report is not None or plot is not None:

@@ -55,6 +55,13 @@ Workers = Annotated[
 ]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the certificate to this file.")]
 Test = Annotated[str, typer.Option(help="betting, or fixed: the paper's test, with about 100/delta samples.")]
+Journal = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write down in this file what was drawn; after a crash the same command goes on from there.",
+        rich_help_panel=WORK,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 SCHEMES = ("min-sep", "cold-min-sep", "poisson", "random-allocation", "cyclic-poisson", "balls-in-bins", "unamplified")

@@ -103,7 +103,7 @@ class Files:
 
     def rows(self, **words: str) -> dict[str, str]:
         """Return which files were written where, as rows of a table; `words` overrides the names of the rows."""
-        words = {"output": "Written to", "report": "Report", "plot": "Picture"} | words
+        words = {"output": "Written to", "report": "Report", "plot": "Picture", "journal": "Journal"} | words
         return {words[name]: str(path) for name, path in self._paths.items() if name not in self._problems}
 
     @property

@@ -15,6 +15,7 @@ from minsep.cli.options import (
     Delta,
     Epsilon,
     Iterations,
+    Journal,
     Json,
     MaxBatchSize,
     Output,
@@ -74,6 +75,7 @@ def plan(
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Only estimate: seconds, and no certificate. Not to train by.")
     ] = False,
+    journal: Journal = None,
     output: Output = None,
     report: Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a picture to this .png or .svg file.")] = None,
@@ -89,7 +91,7 @@ def plan(
     from minsep import _validation as validate
     from minsep.planning import SCHEMES
 
-    files = Files(output=output, report=report, plot=plot)
+    files = Files(output=output, report=report, plot=plot, journal=journal)
     validate.all_of(
         lambda: validate.real(noise_memory=noise_memory, above=0),
         lambda: _check_min_sep(min_sep, scheme),
@@ -113,6 +115,7 @@ def plan(
         "estimate": estimate,
         "seed": work.seed,
         "compute": work.compute,
+        "journal": journal,
     }
     with Bar() as bar:
         users = None

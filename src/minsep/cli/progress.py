@@ -5,16 +5,18 @@ import threading
 import time
 from typing import Any
 
-from minsep.progress import Progress
+from minsep.progress import Pace, Progress, left_in_words
 
 _SECONDS = 10.0
 
 
 class Bar:
-    """One line that shows what is being done."""
+    """One line that shows what is being done, and how long that still takes."""
 
     def __init__(self, under_way: str = "starting") -> None:
         self._under_way = under_way
+        self._pace = Pace()
+        self._ends: float | None = None
 
     def __enter__(self) -> "Bar":
         from rich import progress
@@ -25,11 +27,12 @@ class Bar:
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
             progress.TimeElapsedColumn(),
+            progress.TextColumn("{task.fields[left]}"),
             console=Console(stderr=True),
             disable=not in_terminal,
             transient=True,
         )
-        self._task = self._progress.add_task(self._under_way, total=None)
+        self._task = self._progress.add_task(self._under_way, total=None, left="")
         self._progress.start()
         self._ended = threading.Event()
         if not in_terminal:
@@ -45,13 +48,21 @@ class Bar:
     def _say_at_times(self) -> None:
         start = time.monotonic()
         while not self._ended.wait(_SECONDS):
-            print(f"[{time.monotonic() - start:.0f} s] {self._under_way}", file=sys.stderr, flush=True)
+            words = ", ".join(filter(None, (self._under_way, self._left())))
+            print(f"[{time.monotonic() - start:.0f} s] {words}", file=sys.stderr, flush=True)
+
+    def _left(self) -> str:
+        left = None if self._ends is None else self._ends - time.monotonic()
+        return "" if left is None or left <= 0 else left_in_words(left)
 
     def tell(self, event: Progress) -> None:
         """Show a progress event."""
-        self.show(str(event), event.done, event.total)
+        self.show(str(event), event.done, event.total, self._pace.left(event))
 
-    def show(self, description: str, completed: float = 0.0, total: float | None = None) -> None:
-        """Show what is being done, and how much of it."""
+    def show(
+        self, description: str, completed: float = 0.0, total: float | None = None, left: float | None = None
+    ) -> None:
+        """Show what is being done, how much of it, and how many seconds are left."""
         self._under_way = description
-        self._progress.update(self._task, description=description, completed=completed, total=total)
+        self._ends = None if left is None else time.monotonic() + left
+        self._progress.update(self._task, description=description, completed=completed, total=total, left=self._left())

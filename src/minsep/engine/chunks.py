@@ -4,7 +4,7 @@ A chunk is a pure function of its number, so results depend neither on the execu
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import TypeVar
@@ -19,9 +19,14 @@ _AHEAD = 4
 
 
 def run_chunks(
-    work: Callable[[int], Result], count: int, *, workers: int | None = None, executor: Executor | None = None
-) -> Iterator[Result]:
-    """Yield `work(0), ..., work(count - 1)` in order.
+    work: Callable[[int], Result],
+    count: int,
+    *,
+    start: int = 0,
+    workers: int | None = None,
+    executor: Executor | None = None,
+) -> Generator[Result, None, None]:
+    """Yield `work(start), ..., work(count - 1)` in order.
 
     By default they run in one thread per core, which the compiled kernels use in parallel. Any executor can be used (a
     process pool, a cluster) if it can send `work` to its workers.
@@ -31,12 +36,12 @@ def run_chunks(
     """
     workers = available_cores() if workers is None else validate.integer(workers=workers, at_least=1)
     if executor is None and workers == 1:
-        yield from map(work, range(count))
+        yield from map(work, range(start, count))
         return
     with ThreadPoolExecutor(workers) if executor is None else nullcontext(executor) as pool:
         waiting: deque[Future[Result]] = deque()
         try:
-            for chunk in range(count):
+            for chunk in range(start, count):
                 waiting.append(pool.submit(work, chunk))
                 if len(waiting) >= _AHEAD * workers:
                     yield waiting.popleft().result()

@@ -1,14 +1,22 @@
 """Where samples are drawn, which never changes a result."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Executor
+from contextlib import closing
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from minsep import _validation as validate
 from minsep.engine.chunks import run_chunks
 
 Result = TypeVar("Result")
+State = TypeVar("State")
+Value = TypeVar("Value")
+
+
+def never(state: object) -> bool:
+    """Say of no state that it is the last."""
+    return False
 
 
 @dataclass(frozen=True)
@@ -33,9 +41,55 @@ class Compute:
         if self.executor is not None and not isinstance(self.executor, Executor):
             raise ValueError(f"executor is {self.executor!r}, but it must be a concurrent.futures.Executor.")
 
-    def run(self, work: Callable[[int], Result], count: int) -> Iterator[Result]:
-        """Yield `work(0), ..., work(count - 1)` in order."""
-        return run_chunks(work, count, workers=self.workers, executor=self.executor)
+    def run(self, work: Callable[[int], Result], count: int, start: int = 0) -> Generator[Result, None, None]:
+        """Yield `work(start), ..., work(count - 1)` in order."""
+        return run_chunks(work, count, start=start, workers=self.workers, executor=self.executor)
+
+    def fold(
+        self,
+        work: Callable[[int], Result],
+        count: int,
+        state: State,
+        step: Callable[[State, Result], State],
+        finished: Callable[[State], bool] = never,
+        name: str = "",
+    ) -> State:
+        """Return the state after `step(state, work(0))`, `step(state, work(1))`, ..., in order.
+
+        It ends after `count` chunks, or as soon as a state is `finished`. `name` says what it is, for people. A state
+        is small and made of numbers: with a journal it is written down, and a fold goes on from where it was.
+
+        >>> Compute().fold(lambda chunk: chunk, 10, 0, lambda total, chunk: total + chunk)
+        45
+        """
+        with closing(self.run(work, count)) as results:
+            for result in results:
+                state = step(state, result)
+                if finished(state):
+                    break
+        return state
+
+    def remember(
+        self,
+        make: "Callable[[Compute], Value]",
+        pack: Callable[[Value], Any],
+        unpack: Callable[[Any], Value],
+        name: str = "",
+    ) -> Value:
+        """Return `make(self)`: a function of its arguments that is worth being written down, if there is a journal.
+
+        `pack` makes plain data of the value, `unpack` the value of plain data, and `name` says what it is.
+
+        >>> Compute().remember(lambda compute: 7, str, int)
+        7
+        """
+        return make(self)
+
+    def note(self, sentence: str) -> None:
+        """Write down a decision, as a `sentence` for people, if there is a journal.
+
+        >>> Compute().note("noise multiplier 0.85 passed")
+        """
 
 
 LOCAL = Compute()

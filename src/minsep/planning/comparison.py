@@ -1,10 +1,12 @@
 """b-min-sep beside cyclic Poisson and balls-in-bins: the comparison of the paper's figures."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from minsep import _validation as validate
 from minsep.engine import LOCAL, Compute
+from minsep.journal import Run, begin
 from minsep.participation import BallsInBins
 from minsep.planning.candidates import Candidate, candidates
 from minsep.planning.families import PROPOSED
@@ -18,6 +20,7 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 EPOCHS = (128, 256, 512, 1024)
 _VERIFIED = 2  # candidates of a scheme
 _MOST_VERIFIED = 0.5
+_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ def compare(
     max_bands: int = 32,
     verified: bool = False,
     compute: Compute = LOCAL,
+    journal: str | os.PathLike[str] | None = None,
     progress: Report | None = None,
 ) -> Comparison:
     """Compare the errors of b-min-sep, cyclic Poisson and balls-in-bins, each with its best number of bands.
@@ -74,6 +78,8 @@ def compare(
       that the paper's verifier passes, which compares an average of samples with half of delta. So a scheme that needs
       samples pays for its verification, and cyclic Poisson does not.
     - `compute` says where samples are drawn, and does not change the result; `progress` is told how far it is.
+    - `journal`, if given, is a file that holds what was drawn so far. The same call goes on from there, after a crash
+      and with any `compute`, and ends in the identical comparison.
 
     >>> found = compare(64, epsilons=[2.0], epochs=[32], max_bands=4)
     >>> [[round(ratio, 1) for ratio in row] for row in found.ratios("cyclic-poisson")]
@@ -91,25 +97,40 @@ def compare(
         raise ValueError(f"delta is {delta:g}, but the paper's verifier shows a delta below {_MOST_VERIFIED} alone.")
     if not epsilons or not epochs:
         raise ValueError("epsilons or epochs is empty, but each needs at least one value.")
-    cells: list[Cell] = []
-    for epoch in epochs:
-        for epsilon in epsilons:
-            if progress is not None:
-                total = len(epochs) * len(epsilons)
-                where = f"epoch length {epoch}, epsilon {epsilon:g} ({len(cells) + 1} of {total})"
-                progress(Progress("comparing", where, len(cells), total))
-            task = Task(epoch, 1, iterations, epsilon, delta)
-            listed = candidates(task, COMPARED, max_bands, None, None, 0)
-            search = Search(task, 0, compute, None)
-            measured = search.estimate_all([candidate for candidate in listed if not candidate.skipped])
-            # b-min-sep with a separation of an epoch is balls-in-bins, so it is measured once and counted for both.
-            measured += [replace(one, scheme=PROPOSED) for one in measured if one.scheme == BallsInBins.kind]
-            ranked = sorted((one for one in measured if not one.skipped), key=error_of)
-            if verified:
-                leading = (one for name in COMPARED for one in _first(ranked, name))
-                ranked = sorted(map(search.verify, leading), key=error_of)
-            cells.append(Cell(float(epsilon), epoch, {name: _first(ranked, name)[0] for name in COMPARED}))
-    return Comparison(iterations, delta, max_bands, tuple(map(float, epsilons)), epochs, tuple(cells), verified)
+    inputs = {
+        "iterations": iterations,
+        "delta": delta,
+        "epsilons": epsilons,
+        "epochs": epochs,
+        "max_bands": max_bands,
+        "verified": verified,
+    }
+    with begin(journal, "compare", inputs, _SEED, compute, progress) as run:
+        cells: list[Cell] = []
+        for epoch in epochs:
+            for epsilon in epsilons:
+                if run.progress is not None:
+                    total = len(epochs) * len(epsilons)
+                    where = f"epoch length {epoch}, epsilon {epsilon:g} ({len(cells) + 1} of {total})"
+                    run.progress(Progress("comparing", where, len(cells), total))
+                cells.append(_cell(Task(epoch, 1, iterations, epsilon, delta), max_bands, verified, run))
+                run.compute.note(f"epoch length {epoch}, epsilon {epsilon:g} compared")
+        found = Comparison(iterations, delta, max_bands, tuple(map(float, epsilons)), epochs, tuple(cells), verified)
+        return run.finish(found, f"{len(cells)} settings compared")
+
+
+def _cell(task: Task, max_bands: int, verified: bool, run: Run) -> Cell:
+    """Return the best candidates of each scheme for a task."""
+    listed = candidates(task, COMPARED, max_bands, None, None, 0)
+    search = Search(task, run.seed, run.compute, None)
+    measured = search.estimate_all([candidate for candidate in listed if not candidate.skipped])
+    # b-min-sep with a separation of an epoch is balls-in-bins, so it is measured once and counted for both.
+    measured += [replace(one, scheme=PROPOSED) for one in measured if one.scheme == BallsInBins.kind]
+    ranked = sorted((one for one in measured if not one.skipped), key=error_of)
+    if verified:
+        leading = (one for name in COMPARED for one in _first(ranked, name))
+        ranked = sorted(map(search.verify, leading), key=error_of)
+    return Cell(float(task.epsilon), task.num_examples, {name: _first(ranked, name)[0] for name in COMPARED})
 
 
 def _first(ranked: list[Candidate], scheme: str) -> list[Candidate]:

@@ -1,6 +1,6 @@
 """The search for the mechanism of least error, and its certificate."""
 
-import secrets
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
@@ -8,6 +8,7 @@ from minsep import _validation as validate
 from minsep.accounting import Certificate, not_certified
 from minsep.attribution import AttributionGraph
 from minsep.engine import LOCAL, Compute
+from minsep.journal import Run, begin
 from minsep.mechanism import Mechanism
 from minsep.planning.candidates import Candidate, candidates
 from minsep.planning.cutting import size_that_suffices
@@ -132,6 +133,7 @@ def plan(
     attempts: int = 1,
     seed: int | None = None,
     compute: Compute = LOCAL,
+    journal: str | os.PathLike[str] | None = None,
     progress: Report | None = None,
     found: Callable[[Candidate], None] | None = None,
 ) -> Plan:
@@ -159,6 +161,8 @@ def plan(
       choice of the mechanism does not depend on it.
     - `compute` says where samples are drawn, and does not change the result; `progress` is told how far it is, and
       `found` each candidate when its noise is known, and again when it is known better.
+    - `journal`, if given, is a file that holds what was drawn and decided so far. The same call goes on from there,
+      after a crash and with any `compute`, and ends in the identical plan.
 
     >>> import minsep
     >>> best = minsep.plan(2000, 100, 100, epsilon=2.0, delta=1e-3, max_bands=4, tune=False, seed=0)
@@ -174,19 +178,45 @@ def plan(
         min_sep,
         model_size,
     )
-    seed = secrets.randbits(128) if seed is None else validate.integer(seed=seed, at_least=0)
 
-    def planned(task: Task, estimate: bool, told: Callable[[Candidate], None] | None) -> Plan:
+    def planned(run: Run, task: Task, estimate: bool, told: Callable[[Candidate], None] | None) -> Plan:
         listed = list(candidates(task, schemes, max_bands, min_sep, model_size, noise_memory))
-        return _plan(task, listed, tune, estimate, Search(task, seed, compute, progress, attempts, told))
+        search = Search(task, run.seed, run.compute, run.progress, attempts, told)
+        return _plan(task, listed, tune, estimate, search)
 
-    best = planned(task, estimate, found)
-    cut = [one for one in best.table if one.cut]
-    if not cut:
-        return best
-    # Only an estimate: of two that are tested, one must not be chosen by the outcome.
-    wider = planned(replace(task, max_batch_size=_sufficient_size(cut, task)), True, None)
-    return replace(best, wider=wider) if wider.error < best.error else best
+    inputs = {
+        "num_examples": num_examples,
+        "batch_size": batch_size,
+        "iterations": iterations,
+        "epsilon": epsilon,
+        "delta": delta,
+        "max_bands": max_bands,
+        "min_sep": min_sep,
+        "schemes": schemes,
+        "max_batch_size": max_batch_size,
+        "user_bound": user_bound,
+        "graph": graph,
+        "workload": workload,
+        "model_size": model_size,
+        "noise_memory": noise_memory,
+        "tune": tune,
+        "estimate": estimate,
+        "attempts": attempts,
+    }
+    with begin(journal, "plan", inputs, seed, compute, progress) as run:
+        best = planned(run, task, estimate, found)
+        cut = [one for one in best.table if one.cut]
+        if cut:
+            # Only an estimate: of two that are tested, one must not be chosen by the outcome.
+            wider = planned(run, replace(task, max_batch_size=_sufficient_size(cut, task)), True, None)
+            best = replace(best, wider=dated(wider, run.date)) if wider.error < best.error else best
+        best = dated(best, run.date)
+        return run.finish(best, best.statement)
+
+
+def dated(made: Plan, date: str) -> Plan:
+    """Return a plan with the date on which it was begun."""
+    return replace(made, certificate=replace(made.certificate, date=date))
 
 
 def _plan(task: Task, listed: list[Candidate], tune: bool, estimate: bool, search: Search) -> Plan:

@@ -1,12 +1,14 @@
 """Plans for users with several examples: how many examples of a user to keep."""
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from minsep import _validation as validate
 from minsep.attribution import AttributionGraph, Bounded, bound_contributions
 from minsep.engine import LOCAL, Compute
-from minsep.planning.planner import DEFAULT_NOISE_MEMORY, SCHEMES, Plan, plan
+from minsep.journal import Run, begin
+from minsep.planning.planner import DEFAULT_NOISE_MEMORY, SCHEMES, Plan, dated, plan
 from minsep.progress import Progress, Report
 from minsep.strategy import Workload
 
@@ -83,6 +85,7 @@ def plan_users(
     estimate: bool = False,
     seed: int | None = None,
     compute: Compute = LOCAL,
+    journal: str | os.PathLike[str] | None = None,
     progress: Report | None = None,
 ) -> UserPlans:
     """Plan a training run that protects users, for several bounds on how many examples of a user are kept.
@@ -92,7 +95,7 @@ def plan_users(
     - `batch_size`, `iterations`, `epsilon` and `delta` are those of `plan`; the number of examples is what is kept.
     - `user_bounds` are the bounds to plan for. With a bound of 1 the privacy of an example is that of its users.
     - `max_bands`, `min_sep`, `schemes`, `workload`, `model_size`, `noise_memory`, `tune`, `estimate`, `seed`,
-      `compute` and `progress` are those of `plan`.
+      `compute`, `journal` and `progress` are those of `plan`; all plans have one seed and one journal.
 
     >>> import minsep
     >>> graph = minsep.AttributionGraph.from_lists([[k // 2, 1000 + k // 3] for k in range(2000)])
@@ -106,13 +109,13 @@ def plan_users(
     if not bounds or len(set(bounds)) < len(bounds):
         raise ValueError(f"user_bounds is {user_bounds!r}, but it must be one or more different numbers.")
     schemes = tuple(schemes)
-    plans = []
-    for bound in bounds:
+
+    def planned(bound: int, run: Run) -> UserPlan:
         bounded = bound_contributions(graph, bound, duplicates=duplicates)
 
-        def tell(event: Progress, bound: int = bound) -> None:
-            if progress is not None:
-                progress(replace(event, detail=f"user bound {bound}: {event.detail}"))
+        def tell(event: Progress) -> None:
+            if run.progress is not None:
+                run.progress(replace(event, detail=f"user bound {bound}: {event.detail}"))
 
         found = plan(
             bounded.graph.num_examples,
@@ -131,9 +134,29 @@ def plan_users(
             tune=tune,
             estimate=estimate,
             attempts=len(bounds),
-            seed=seed,
-            compute=compute,
+            seed=run.seed,
+            compute=run.compute,
             progress=tell,
         )
-        plans.append(UserPlan(bound, bounded, found))
-    return UserPlans(tuple(plans))
+        return UserPlan(bound, bounded, dated(found, run.date))
+
+    inputs = {
+        "graph": graph,
+        "batch_size": batch_size,
+        "iterations": iterations,
+        "epsilon": epsilon,
+        "delta": delta,
+        "user_bounds": bounds,
+        "duplicates": duplicates,
+        "max_bands": max_bands,
+        "min_sep": min_sep,
+        "schemes": schemes,
+        "workload": workload,
+        "model_size": model_size,
+        "noise_memory": noise_memory,
+        "tune": tune,
+        "estimate": estimate,
+    }
+    with begin(journal, "plan_users", inputs, seed, compute, progress) as run:
+        plans = UserPlans(tuple(planned(bound, run) for bound in bounds))
+        return run.finish(plans, plans.statement)

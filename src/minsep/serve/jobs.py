@@ -8,33 +8,40 @@ from pathlib import Path
 from typing import Any
 
 from minsep.files import write_whole
+from minsep.progress import Pace, Progress, left_in_words
 from minsep.serve import store as states
 from minsep.serve.estimates import plan_as_data
 from minsep.serve.inputs import Inputs
-from minsep.serve.store import Run, Store
+from minsep.serve.store import JOURNAL, Run, Store
 from minsep.serve.workers import Message, Send, messages
 
 
 def certify(send: Send, inputs: Inputs, seed: int, folder: Path, workers: int | None) -> None:
-    """Plan with a certificate, and write all files of the run."""
+    """Plan with a certificate, and write all files of the run; what was begun before is gone on with."""
     import minsep
     from minsep.report import write_report
+
+    pace = Pace()
+
+    def tell(event: Progress) -> None:
+        left = pace.left(event)
+        send(
+            {
+                "kind": "progress",
+                "detail": str(event),
+                "share": event.done / event.total if event.total else None,
+                "left": "" if left is None else left_in_words(left),
+            }
+        )
 
     plan = minsep.plan(
         **inputs.options,
         seed=seed,
         compute=minsep.Compute(workers=workers),
-        progress=lambda event: send(
-            {
-                "kind": "progress",
-                "stage": event.stage,
-                "detail": str(event),
-                "done": event.done,
-                "total": event.total,
-            }
-        ),
+        journal=folder / JOURNAL,
+        progress=tell,
     )
-    send({"kind": "progress", "stage": "writing", "detail": "writing the report", "done": 0, "total": None})
+    send({"kind": "progress", "detail": "writing the report", "share": None, "left": ""})
     command = inputs.command(seed)
     plan.certificate.save(folder / "certificate.json")
     write_report(plan, folder / "report.html", command=command)
@@ -134,7 +141,7 @@ class Jobs:
         async with contextlib.aclosing(work) as told:
             async for message in told:
                 if message["kind"] == "progress":
-                    self._progress[run.id] = message | {"seconds": time.monotonic() - began}
+                    self._progress[run.id] = message
                     continue
                 ended = True
                 seconds = time.monotonic() - began

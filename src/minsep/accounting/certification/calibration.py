@@ -7,11 +7,12 @@ share the chance of an error, so the whole is (epsilon, delta)-DP.
 """
 
 import math
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 
 from minsep import _validation as validate
 from minsep.accounting.certification.certificate import Certificate
-from minsep.accounting.certification.certify import certify, certify_by, fresh_seed
+from minsep.accounting.certification.certify import certify, certify_by
 from minsep.accounting.certification.exact_noise import exact_mechanism
 from minsep.accounting.certification.prover import Outlook, Prover
 from minsep.accounting.directions import Direction
@@ -23,9 +24,10 @@ from minsep.accounting.estimation import (
 )
 from minsep.accounting.importance import DEFAULT_MEMORY, Law
 from minsep.accounting.schemes import exact_curve_carries, fallback, has_exact_curve, has_pair, unsupported
-from minsep.accounting.sequential import Verifier, verifier_for
+from minsep.accounting.sequential import verifier_for
 from minsep.budget import Budget
 from minsep.engine import LOCAL, Compute
+from minsep.journal import begin
 from minsep.mechanism import Design, Mechanism
 from minsep.participation import Scheme, Truncation
 from minsep.progress import Progress, Report
@@ -84,6 +86,7 @@ def calibrate(
     failure_probability: float | None = None,
     memory: int = DEFAULT_MEMORY,
     compute: Compute = LOCAL,
+    journal: str | os.PathLike[str] | None = None,
     progress: Report | None = None,
 ) -> Calibration:
     """Find the smallest noise multiplier that is certified as (epsilon, delta)-DP.
@@ -97,7 +100,8 @@ def calibrate(
     - `test="fixed"` uses the verifier of the b-min-sep paper.
     - `attempts` is how many calibrations there are at most, of which one is run: they share the chance of an error.
     - `near` says where to look first.
-    - `seed`, `failure_probability`, `memory` and `compute` are those of `certify`; `progress` is told how far it is.
+    - `seed`, `failure_probability`, `memory`, `compute` and `journal` are those of `certify`; `progress` is told how
+      far it is.
 
     >>> import minsep
     >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
@@ -109,16 +113,34 @@ def calibrate(
     """
     design = _design(strategy, scheme, truncation)
     budget = Budget(validate.real(epsilon=epsilon, above=0), validate.real(delta=delta, above=0, below=1))
-    seed = fresh_seed(seed)
     near = None if near is None else validate.real(near=near, above=0)
     tests = _MOST_TESTS * validate.integer(attempts=attempts, at_least=1)
     verifier = verifier_for(test, budget.delta, tests, failure_probability)
-    if exact_curve_carries(design, budget.delta) or not has_pair(design):
-        if not has_exact_curve(design):
-            raise unsupported(design.with_noise(1.0), "sampled")
-        # Beside others that are tested, what is run must keep their level.
-        return _exactly(design, budget, budget.delta if attempts == 1 else verifier.level, seed)
-    return _Ladder(design, budget, verifier, seed, memory, compute, progress).calibrate(near)
+    prover = Prover(budget.epsilon, verifier, memory)
+    exactly = exact_curve_carries(design, budget.delta) or not has_pair(design)
+    if exactly and not has_exact_curve(design):
+        raise unsupported(design.with_noise(1.0), "sampled")
+    inputs = {
+        "design": design,
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "test": test,
+        "attempts": attempts,
+        "near": near,
+        "failure_probability": failure_probability,
+        "memory": memory,
+    }
+    with begin(journal, "calibrate", inputs, seed, compute, progress) as run:
+        if exactly:
+            # Beside others that are tested, what is run must keep their level.
+            found = _exactly(design, budget, budget.delta if attempts == 1 else verifier.level, run.seed)
+        else:
+            prover = replace(prover, compute=run.compute, progress=run.progress)
+            found = _Ladder(design, budget, prover, run.seed).calibrate(near)
+        found = replace(found, certificate=replace(found.certificate, date=run.date))
+        return run.finish(
+            found, f"noise multiplier {found.mechanism.noise_multiplier!r}: {found.certificate.statement}"
+        )
 
 
 def calibrate_exactly(design: Design, budget: Budget, seed: int) -> Calibration:
@@ -141,18 +163,9 @@ def _exactly(design: Design, budget: Budget, level: float, seed: int) -> Calibra
 class _Ladder:
     """The rungs of one calibration, and what became of each."""
 
-    def __init__(
-        self,
-        design: Design,
-        budget: Budget,
-        verifier: Verifier,
-        seed: int,
-        memory: int,
-        compute: Compute,
-        progress: Report | None,
-    ) -> None:
-        self._design, self._budget, self._seed = design, budget, seed
-        self._prover = Prover(budget.epsilon, verifier, memory, compute, progress)
+    def __init__(self, design: Design, budget: Budget, prover: Prover, seed: int) -> None:
+        self._design, self._budget, self._prover, self._seed = design, budget, prover, seed
+        verifier = prover.verifier
         # What is run when all tests reject must be within their level, for the whole to be within delta.
         self._safe = fallback(design, verifier.level)
         roughly = exact_mechanism(self._safe, budget.epsilon, verifier.level, _ROUGH_TOLERANCE, _ROUGH_SPACING)
@@ -178,6 +191,10 @@ class _Ladder:
             mechanism, seed = self._design.with_noise(ladder[place]), _rung_seed(self._seed, place)
             certificate = certify_by(self._prover, mechanism, self._budget, seed, add if add.passed else None, expected)
             self._rungs.append(Rung(ladder[place], certificate.passed, certificate.samples))
+            outcome = "passed" if certificate.passed else "rejected"
+            self._prover.compute.note(
+                f"noise multiplier {ladder[place]:.6g} {outcome} after {certificate.samples:,} samples"
+            )
             if certificate.passed:
                 return Calibration(mechanism, certificate, self._budget.epsilon, self._budget.delta, tuple(self._rungs))
         return self._fall_back(certificate)

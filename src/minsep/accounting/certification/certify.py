@@ -1,10 +1,8 @@
 """Making certificates."""
 
-import secrets
-from datetime import UTC, datetime
-from importlib.metadata import version
+import os
+from dataclasses import replace
 
-from minsep import _validation as validate
 from minsep.accounting.certification.certificate import ADJACENCY, Certificate
 from minsep.accounting.certification.claims import Claim
 from minsep.accounting.certification.proofs import AnyProof, Refusal
@@ -16,10 +14,10 @@ from minsep.accounting.schemes import exact_curve, has_pair
 from minsep.accounting.sequential import Verifier, verifier_for
 from minsep.budget import Budget
 from minsep.engine import LOCAL, Compute
+from minsep.journal import begin, today
 from minsep.mechanism import Mechanism
 from minsep.progress import Report
-
-_LIBRARIES = ("minsep", "numpy", "scipy", "numba", "dp-accounting")
+from minsep.versions import library_versions
 
 
 def certify(
@@ -34,6 +32,7 @@ def certify(
     max_samples: int | None = None,
     memory: int = DEFAULT_MEMORY,
     compute: Compute = LOCAL,
+    journal: str | os.PathLike[str] | None = None,
     progress: Report | None = None,
 ) -> Certificate:
     """Test whether a mechanism is (epsilon, delta)-DP, and return the certificate of the outcome.
@@ -51,17 +50,37 @@ def certify(
     - `max_samples` ends a test. By default it ends as well when its wealth grows too slowly to get anywhere.
     - `memory` is the most bytes of a table of a law.
     - `compute` says where samples are drawn, and does not change the result; `progress` is told how far it is.
+    - `journal`, if given, is a file that holds what was drawn so far. The same call goes on from there, after a crash
+      and with any `compute`, and ends in the identical certificate.
 
     >>> import minsep
     >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
     >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=1.2)
     >>> certify(mechanism, epsilon=2.0, delta=1e-3).passed
     True
+    >>> import os, tempfile
+    >>> journal = os.path.join(tempfile.mkdtemp(), "certify.journal")
+    >>> first, second = (certify(mechanism, 2.0, 1e-3, journal=journal) for _ in range(2))
+    >>> first.to_json() == second.to_json()
+    True
     """
     budget = Budget(epsilon, delta)
     verifier = verifier_for(test, budget.delta, attempts, failure_probability, max_samples)
-    prover = Prover(budget.epsilon, verifier, memory, compute, progress)
-    return certify_by(prover, mechanism, budget, fresh_seed(seed))
+    prover = Prover(budget.epsilon, verifier, memory)
+    inputs = {
+        "mechanism": mechanism,
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "test": test,
+        "attempts": attempts,
+        "failure_probability": failure_probability,
+        "max_samples": max_samples,
+        "memory": memory,
+    }
+    with begin(journal, "certify", inputs, seed, compute, progress) as run:
+        prover = replace(prover, compute=run.compute, progress=run.progress)
+        certificate = replace(certify_by(prover, mechanism, budget, run.seed), date=run.date)
+        return run.finish(certificate, certificate.statement)
 
 
 def certify_by(
@@ -98,11 +117,6 @@ def not_certified(mechanism: Mechanism, budget: Budget, seed: int, reason: str) 
     return _certificate(prover, mechanism, budget, seed, verifier.level, verifier.failure_probability, (remove, add))
 
 
-def fresh_seed(seed: int | None) -> int:
-    """Return a seed, or one from the system's entropy."""
-    return secrets.randbits(128) if seed is None else validate.integer(seed=seed, at_least=0)
-
-
 def _certificate(
     prover: Prover,
     mechanism: Mechanism,
@@ -128,6 +142,6 @@ def _certificate(
         seed=seed,
         max_samples=verifier.max_samples,
         memory=prover.memory,
-        date=datetime.now(UTC).date().isoformat(),
-        versions={name: version(name) for name in _LIBRARIES},
+        date=today(),
+        versions=library_versions(),
     )

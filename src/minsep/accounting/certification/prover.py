@@ -5,12 +5,13 @@ Nothing here has to be trusted. What a certificate says is checked by `checker`,
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from minsep import _validation as validate
 from minsep.accounting.certification.claims import Claim, claim_of, is_immediate
-from minsep.accounting.certification.draws import draw_values
+from minsep.accounting.certification.draws import draw_values, fold_values
 from minsep.accounting.certification.proofs import (
     AnyProof,
     AverageOutcome,
@@ -32,12 +33,16 @@ from minsep.accounting.importance import (
     best_law,
     best_moment,
     best_tangent,
+    law_from,
     shifted_laws,
 )
 from minsep.accounting.pairs import AllocationPair, Pair, TiltablePair
 from minsep.accounting.reduction import Reduction, best_reduction, unreduced
 from minsep.accounting.sequential import MOST_LEVEL, BettingVerifier, FixedSampleVerifier, Verifier, Wealth
-from minsep.engine import LOCAL, Compute
+from minsep.arrays import FloatArray
+from minsep.engine import LOCAL, Compute, never
+from minsep.identity import Description
+from minsep.journal import from_plain, to_plain
 from minsep.mechanism import Mechanism
 from minsep.progress import Progress, Report
 
@@ -122,9 +127,10 @@ class Prover:
         bound = law.upward_bound(claim.epsilon)
         if bound <= claim.level:
             return None
-        values = np.concatenate(list(draw_values(law, claim.epsilon, seed, _SCOUTS, self.compute))) / claim.level
+        scout = partial(_variance, law, claim.epsilon, claim.level, seed)
+        found = self.compute.remember(scout, to_plain, partial(from_plain, 0.0), "variance of a value")
         # Where hardly a value is seen, it is as variable as one can be whose mean is a level.
-        variance = float(values.var()) if np.count_nonzero(values) >= _FEWEST_SEEN else bound / claim.level
+        variance = bound / claim.level if math.isnan(found) else found
         return Outlook(law.describe().get("copies", 1), bound / claim.level, variance)
 
     def work_for_add(self, mechanism: Mechanism) -> float:
@@ -144,7 +150,14 @@ class Prover:
         return best_reduction(mechanism, self.epsilon, self.verifier.level, direction)
 
     def _law(self, pair: Pair, claim: Claim) -> BoundedLaw:
-        return best_law(pair, claim.direction, claim.epsilon, self.memory, enough=0.99 * claim.level)
+        direction = claim.direction
+        choose = partial(_chosen_law, pair, direction, claim.epsilon, self.memory, 0.99 * claim.level)
+
+        def known(description: Description) -> BoundedLaw:
+            return law_from(description, pair, direction)
+
+        name = f"law for noise multiplier {pair.noise_multiplier:.6g}, {direction}"
+        return self.compute.remember(choose, lambda law: law.describe(), known, name)
 
     def _bet(self, pair: Pair, claim: Claim, verifier: BettingVerifier, seed: int, expected: float) -> AnyProof:
         law = self._law(pair, claim)
@@ -183,25 +196,32 @@ class Prover:
         seed: int,
     ) -> Wealth:
         """Bet until the test is decided, or hardly can be any more."""
-        wealth, target = Wealth.start(level, bound), verifier.target
-        for values in draw_values(law, claim.epsilon, seed, limit, self.compute):
+        target = verifier.target
+
+        def bet(wealth: Wealth, values: FloatArray) -> Wealth:
             wealth = wealth.after(values)
             self._tell(law, wealth.samples, max(wealth.log_wealth, 0.0), target)
+            return wealth
+
+        def finished(wealth: Wealth) -> bool:
             decided = wealth.broken or abs(wealth.log_wealth) >= target  # far below 0 is lost as well
-            if decided or (verifier.max_samples is None and _is_slow(wealth, limit, target)):
-                break
-        return wealth
+            return bool(decided) or (verifier.max_samples is None and _is_slow(wealth, limit, target))
+
+        start = Wealth.start(level, bound)
+        return fold_values(law, claim.epsilon, seed, limit, start, bet, finished, self.compute)
 
     def _average(self, pair: Pair, claim: Claim, verifier: FixedSampleVerifier, seed: int) -> AnyProof:
         """Draw all samples of the paper's verifier, and compare their average with its threshold."""
         if claim.level >= MOST_LEVEL:
             return Refusal(claim, f"a fixed number of samples shows no level of {MOST_LEVEL:g} or more")
         law = PlainLaw(pair, claim.direction)
-        samples, total = 0, 0.0
-        for values in draw_values(law, claim.epsilon, seed, verifier.samples, self.compute):
-            samples += values.size
-            total += float(np.minimum(values, 1.0).sum())
+
+        def add(sum_so_far: tuple[int, float], values: FloatArray) -> tuple[int, float]:
+            samples, total = sum_so_far[0] + values.size, sum_so_far[1] + float(np.minimum(values, 1.0).sum())
             self._tell(law, samples, samples, verifier.samples)
+            return samples, total
+
+        samples, total = fold_values(law, claim.epsilon, seed, verifier.samples, (0, 0.0), add, never, self.compute)
         mean = total / samples
         threshold = verifier.threshold - law.distance
         # Not a number compares as false: it does not pass.
@@ -232,6 +252,18 @@ def prove_exactly(curve: ExactCurve, direction: Direction, epsilon: float, level
         return ExactProof(claim, curve.method, delta)
     rounding = "" if curve.carries(level) else f", of which {curve.rounding:.2g} may be rounding"
     return Refusal(claim, f"delta is {delta:.4g}{rounding}")
+
+
+def _chosen_law(
+    pair: Pair, direction: Direction, epsilon: float, memory: int, enough: float, compute: Compute
+) -> BoundedLaw:
+    return best_law(pair, direction, epsilon, memory, enough)
+
+
+def _variance(law: BoundedLaw, epsilon: float, level: float, seed: int, compute: Compute) -> float:
+    """Return the variance of a value in levels, as a few show it; not a number where hardly one is seen."""
+    values = np.concatenate(list(draw_values(law, epsilon, seed, _SCOUTS, compute))) / level
+    return float(values.var()) if np.count_nonzero(values) >= _FEWEST_SEEN else math.nan
 
 
 def _patience(iterations: int, least: float) -> int:

@@ -7,7 +7,7 @@ has a loss above epsilon, the first rounds aim at a smaller one.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from minsep.accounting.importance import AdaptedLaw, TiltedLaw, affordable, may_
 from minsep.accounting.pairs import TiltablePair
 from minsep.arrays import FloatArray, IntegerArray, Rows
 from minsep.engine import Compute
+from minsep.journal import from_plain, to_plain
 from minsep.randomness import Key
 
 PilotLaw = AdaptedLaw | TiltedLaw
@@ -52,6 +53,24 @@ class Pilot:
 
 def run_pilot(pair: TiltablePair, direction: Direction, epsilon: float, key: Key, compute: Compute) -> Pilot:
     """Return a sampling law for one epsilon."""
+    name = f"pilot for noise multiplier {pair.noise_multiplier:.6g}, {direction}"
+    make, unpack = partial(_run, pair, direction, epsilon, key), partial(_unpack, pair, direction)
+    return compute.remember(make, _pack, unpack, name)
+
+
+def _pack(pilot: Pilot) -> list[Any]:
+    law = pilot.law
+    parameters = [getattr(law, field.name) for field in fields(law) if field.name not in ("pair", "direction")]
+    return [type(law).__name__, parameters, *to_plain((pilot.value, pilot.stderr, pilot.effective))]
+
+
+def _unpack(pair: TiltablePair, direction: Direction, data: list[Any]) -> Pilot:
+    kind, parameters, *estimate = data
+    law = {"AdaptedLaw": AdaptedLaw, "TiltedLaw": TiltedLaw}[kind](pair, direction, *parameters)
+    return Pilot(law, *from_plain((0.0, 0.0, 0.0), estimate))
+
+
+def _run(pair: TiltablePair, direction: Direction, epsilon: float, key: Key, compute: Compute) -> Pilot:
     pool = _Pool(pair, direction, epsilon, key, compute)
     pool.draw(_starts(pair, direction, epsilon))
     there, stalled, aim = 0, 0, pool.aim()

@@ -225,10 +225,9 @@ class Sampling:
     def _sums(self, law: Law, epsilons: FloatArray, samples: int) -> "_Sums":
         chunks = -(-samples // law.samples_in_chunk)
         work = partial(_chunk_sums, law, self._key, epsilons, self._event, samples)
-        total = _Sums(np.zeros((2, epsilons.size)), np.zeros(2))
-        for found in self._compute.run(work, chunks):
-            total = _Sums(total.moments + found.moments, total.control + found.control)
-        return total
+        start = _Sums(np.zeros((2, epsilons.size)), np.zeros(2))
+        name = f"sums for noise multiplier {law.pair.noise_multiplier:.6g}, {law.direction}"
+        return self._compute.fold(work, chunks, start, _Sums.plus, name=name)
 
     def _resolved(self, law: Law, epsilons: FloatArray, sums: "_Sums", samples: int) -> NDArray[np.bool_]:
         """Return where an estimate can be trusted: many samples count, and what must be 1 is 1."""
@@ -297,6 +296,10 @@ class _Sums(NamedTuple):
 
     moments: FloatArray
     control: FloatArray
+
+    def plus(self, other: "_Sums") -> "_Sums":
+        """Return the sums over the samples of both."""
+        return _Sums(self.moments + other.moments, self.control + other.control)
 
 
 def _chunk_sums(law: Law, key: Key, epsilons: FloatArray, event: PldCurve | None, samples: int, chunk: int) -> _Sums:

@@ -137,7 +137,7 @@ function follow(card, { progress }) {
   if (!bar) return;
   if (progress.share === null || progress.share === undefined) bar.removeAttribute("value");
   else bar.value = progress.share;
-  const left = progress.left ? `, about ${duration(progress.left)} left` : "";
+  const left = progress.left ? `; ${progress.left}` : "";
   card.querySelector(".under-way p").textContent = `${progress.detail ?? "starting"}${left}`;
 }
 

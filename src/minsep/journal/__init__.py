@@ -1,0 +1,11 @@
+"""Journals: what a long call drew and decided, so that it can go on after a crash and ends in the same result.
+
+All that minsep computes is a function of its inputs and a seed. A journal holds both, and in the order of the program
+the small states that its samples were folded into. Going on runs the same program again, which takes those states from
+the journal instead of drawing.
+"""
+
+from minsep.journal.run import Run, begin, today
+from minsep.journal.states import from_plain, to_plain
+
+__all__ = ["Run", "begin", "from_plain", "to_plain", "today"]

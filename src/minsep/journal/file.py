@@ -1,0 +1,154 @@
+"""The file of a journal: one process at a time appends to it, and whatever interrupts a line leaves the others."""
+
+import contextlib
+import os
+import stat
+import time
+import weakref
+from pathlib import Path
+
+from minsep.files import check_folder
+from minsep.journal.lines import FIRST, DamagedError, Entry, sealed, unsealed
+
+_SYNC_SECONDS = 0.5
+_OPENING = b'{"journal": '
+
+
+class JournalFile:
+    """An open journal, locked for this process.
+
+    - `entries` are what it held when it was opened: none if it is new. A torn last line is cut off.
+    - `path` is where it is, and each line is written after all others.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = validate_path(path)
+        self._seal, self._size, self._synced = FIRST, 0, -_SYNC_SECONDS
+        try:
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+        except (OSError, ValueError) as error:
+            raise OSError(f"{self._is}, but it cannot be opened: {getattr(error, 'strerror', error)}.") from None
+        _open_files.add(self)
+        try:
+            self._lock()
+            self.entries = self._read()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def _is(self) -> str:
+        return f"journal is {str(self.path)!r}"
+
+    def refuse(self, why: str) -> ValueError:
+        """Return the refusal of this journal."""
+        return ValueError(f"{self._is}, but {why}.")
+
+    def append(self, entry: Entry, *, now: bool = True) -> None:
+        """Write a line, and force it to disk: `now`, or if that was not done for a while."""
+        line, seal = sealed(entry, self._seal)
+        self._check_place()
+        try:
+            self._write(line)
+            if now or time.monotonic() - self._synced >= _SYNC_SECONDS:
+                os.fsync(self._descriptor)
+                self._synced = time.monotonic()
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self._size)
+            raise OSError(
+                f"{self._is}, but it could not be written to: {error.strerror}. It holds what was done before: solve "
+                "that and repeat the call to go on."
+            ) from None
+        self._seal, self._size = seal, self._size + len(line)
+
+    def sync_folder(self) -> None:
+        """Force the name of a new file to disk."""
+        with contextlib.suppress(OSError):  # some systems cannot, and it is there all the same
+            folder = os.open(self.path.absolute().parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def close(self) -> None:
+        """Close the file, which releases its lock."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _lock(self) -> None:
+        try:
+            import fcntl
+        except ImportError:
+            raise self.refuse("this system has no locks for files, which a journal needs") from None
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise self.refuse("another call is writing to it: wait until that has ended, or use another file") from None
+        except OSError as error:
+            raise OSError(f"{self._is}, but it cannot be locked: {error.strerror}.") from None
+
+    def _read(self) -> list[Entry]:
+        """Return the entries, and cut off a torn last line."""
+        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+            raise self.refuse("it must be a file")
+        with open(self._descriptor, "rb", closefd=False) as file:
+            content = file.read()
+        *lines, torn = content.split(b"\n")
+        begun = content.startswith(_OPENING) or _OPENING.startswith(content)
+        if not begun:
+            raise self.refuse("that is another kind of file")
+        entries = []
+        for number, line in enumerate(lines, 1):
+            try:
+                entry, self._seal = unsealed(line + b"\n", self._seal)
+            except DamagedError:
+                raise self.refuse(
+                    f"line {number} of {len(lines)} is damaged, missing or out of place: restore the file"
+                ) from None
+            entries.append(entry)
+            self._size += len(line) + 1
+        if torn:
+            os.ftruncate(self._descriptor, self._size)
+        return entries
+
+    def _write(self, line: bytes) -> None:
+        os.lseek(self._descriptor, self._size, os.SEEK_SET)
+        while line:
+            line = line[os.write(self._descriptor, line) :]
+
+    def _check_place(self) -> None:
+        """Refuse to write to a file that is no longer there, where nobody would find it."""
+        if self._descriptor < 0:
+            raise OSError(f"{self._is}, but this process is a copy of the one that opened it: only that may write.")
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            found = None
+        mine = os.fstat(self._descriptor)
+        if found is None or (found.st_dev, found.st_ino) != (mine.st_dev, mine.st_ino):
+            raise OSError(f"{self._is}, but the file was moved or deleted while the call was running.")
+        if found.st_size != self._size:
+            raise OSError(f"{self._is}, but something else changed the file while the call was running.")
+
+
+def validate_path(path: object) -> Path:
+    """Return the path of a journal."""
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise ValueError(f"journal is {path!r}, but it must be the path of a file, or None.")
+    check_folder(journal=path)
+    return Path(path)
+
+
+_open_files: "weakref.WeakSet[JournalFile]" = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for file in list(_open_files):
+        file.close()
+
+
+# The lock is that of the open file: a forked worker that kept it open would hold it after its parent was killed.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_all)

@@ -1,0 +1,126 @@
+"""One call and its journal: which call it is, its seed and its date."""
+
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from minsep import _validation as validate
+from minsep.engine import Compute
+from minsep.journal.canonical import digest
+from minsep.journal.compute import JournaledCompute, Log
+from minsep.journal.file import JournalFile
+from minsep.journal.lines import Entry
+from minsep.progress import Progress, Report
+from minsep.versions import library_versions
+
+FORMAT = 1
+
+Outcome = TypeVar("Outcome")
+
+
+def today() -> str:
+    """Return the date, in the format of ISO 8601.
+
+    >>> len(today())
+    10
+    """
+    return datetime.now(UTC).date().isoformat()
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a call works with: the same whether it was interrupted or not.
+
+    - `seed` is where samples come from, and `date` the day on which the call began.
+    - `compute` draws them, and `progress` is told how far it is.
+    """
+
+    seed: int
+    date: str
+    compute: Compute
+    progress: Report | None
+    log: Log | None = None
+
+    def finish(self, outcome: Outcome, sentence: str) -> Outcome:
+        """Return the outcome of the call, once it is written down."""
+        if self.log is not None:
+            self.log.finish(digest(outcome), sentence)
+        return outcome
+
+
+@contextmanager
+def begin(
+    journal: str | os.PathLike[str] | None,
+    call: str,
+    inputs: Mapping[str, Any],
+    seed: int | None,
+    compute: Compute,
+    progress: Report | None,
+) -> Iterator[Run]:
+    """Begin a call, or go on with it where its journal ends.
+
+    - `journal` is the path of its journal, if it has one.
+    - `call` and `inputs` say which call it is: with a journal of another one it is refused.
+    - `seed` is drawn from the system's entropy if there is none, and is in the journal before it is used.
+    """
+    if seed is not None:
+        seed = validate.integer(seed=seed, at_least=0)
+    used, date = secrets.randbits(128) if seed is None else seed, today()
+    if journal is None:
+        yield Run(used, date, compute, progress)
+        return
+    task = {"call": call, **{name: _in_words(value) for name, value in inputs.items()}, "seed": seed}
+    file = JournalFile(journal)
+    try:
+        if file.entries:
+            header = _checked(file, task)
+        else:
+            header = {"journal": FORMAT, "versions": library_versions(), "task": task, "seed": used, "date": date}
+            file.append(header)
+            file.sync_folder()
+        log = Log(file, file.entries[1:])
+
+        def tell(event: Progress) -> None:
+            if progress is not None:
+                progress(replace(event, replayed=log.replaying))
+
+        journaled = JournaledCompute(compute.workers, compute.executor, inner=compute, log=log)
+        yield Run(header["seed"], header["date"], journaled, None if progress is None else tell, log)
+    finally:
+        file.close()
+
+
+def _checked(file: JournalFile, task: Entry) -> Entry:
+    """Return the header of a journal if it is that of this task and version."""
+    header = file.entries[0]
+    if header.get("journal") != FORMAT:
+        raise file.refuse(f"it has format {header.get('journal')!r}, and this version of minsep writes {FORMAT}")
+    versions, recorded, seed, date = (header.get(name) for name in ("versions", "task", "seed", "date"))
+    if not (isinstance(versions, dict) and isinstance(recorded, dict) and type(seed) is int and isinstance(date, str)):
+        raise file.refuse("its first line makes no sense")
+    for name, version in library_versions().items():
+        if versions.get(name) != version:
+            there = versions.get(name)
+            raise file.refuse(f"it was written with {name} {there}, and this is {version}: go on with that version")
+    differing = [name for name in {**recorded, **task} if recorded.get(name) != task.get(name)]
+    if differing:
+        words = ", ".join(
+            f"{name} is {_said(task.get(name))} here and {_said(recorded.get(name))} there" for name in differing
+        )
+        raise file.refuse(f"it is that of another task: {words}; repeat that call, or use another file")
+    return header
+
+
+def _in_words(value: Any) -> Any:
+    """Return an input as it is compared: as it is, or its name and digest."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return {"is": str(value)[:200], "sha256": digest(value)}
+
+
+def _said(value: Any) -> str:
+    return f"{value['is']!r} ({value['sha256'][:8]})" if isinstance(value, dict) else repr(value)
