@@ -68,7 +68,7 @@ function ranking({ candidates, best, answer }) {
     skipped.length ? element("details", { open: open[1] }, element("summary", {}, `${skipped.length} skipped, with reasons`), table(["mechanism", "reason"], skipped.map((one) => [one.name, one.skipped]), { words: true, caption: "Skipped" })) : null,
   ];
   byId("ranking-table").replaceChildren(
-    table(headings, first.map((one) => row(one, all[0].error)), { caption: "Ranking", classes: marked(first) }),
+    table(headings, first.map((one) => row(one, all[0].error)), { caption: "Mechanisms, the best first", classes: marked(first) }),
     ...details.filter(Boolean),
   );
   byId("ranking-words").textContent = `${all.length} mechanisms at the same privacy, the best first, and the best of each scheme. The error is the root mean square ${answer ? `of ${answer.workload} ` : ""}for clip norm 1.`;

@@ -28,6 +28,7 @@ function changed() {
   clearTimeout(pause);
   under?.abort();
   document.body.classList.add("stale");
+  byId("under-way").classList.remove("done");
   pause = setTimeout(() => explore(false), PAUSE);
 }
 

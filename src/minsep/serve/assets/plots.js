@@ -215,12 +215,14 @@ function memoryPlot({ candidates, best, inputs }) {
   const shown = bands.slice(1);
   const model = size * BYTES;
   const data = [
-    { type: "scatter", mode: "lines+markers", x: shown, y: shown.map((count) => needs(count) / 2 ** 30), name: "noise", line: { color: BLUE, width: 2 }, marker: { color: BLUE, size: 7 }, customdata: shown.map((count) => bytes(needs(count))), hovertemplate: "%{x} bands<br>%{customdata}<extra></extra>" },
-    { type: "scatter", mode: "lines", x: [shown[0], shown.at(-1)], y: [model / 2 ** 30, model / 2 ** 30], name: "the model itself", line: { color: GREY, width: 2, dash: "dash" }, hovertemplate: `${bytes(model)}<extra>the model, in float32</extra>` },
+    { type: "scatter", mode: "lines+markers", x: shown, y: shown.map((count) => needs(count)), name: "noise", line: { color: BLUE, width: 2 }, marker: { color: BLUE, size: 7 }, customdata: shown.map((count) => bytes(needs(count))), hovertemplate: "%{x} bands<br>%{customdata}<extra></extra>" },
+    { type: "scatter", mode: "lines", x: [shown[0], shown.at(-1)], y: [model, model], name: "the model itself", line: { color: GREY, width: 2, dash: "dash" }, hovertemplate: `${bytes(model)}<extra>the model, in float32</extra>` },
   ];
-  if (best && best.bands > 1) data.push({ type: "scatter", mode: "markers", x: [best.bands], y: [needs(best.bands) / 2 ** 30], name: "you are here", marker: STAR, hovertemplate: `${bytes(needs(best.bands))}<extra>you are here</extra>` });
-  show("memory", data, layout("bands", "GiB", {
-    xaxis: { type: "log", tickvals: shown, ticktext: shown.map(whole) }, yaxis: { type: "log", exponentformat: "power", dtick: 1 },
+  if (best && best.bands > 1) data.push({ type: "scatter", mode: "markers", x: [best.bands], y: [needs(best.bands)], name: "you are here", marker: STAR, hovertemplate: `${bytes(needs(best.bands))}<extra>you are here</extra>` });
+  const ticks = [];
+  for (let tick = 2 ** Math.floor(Math.log2(model)); tick <= 2 * needs(shown.at(-1)); tick *= 4) ticks.push(tick);
+  show("memory", data, layout("bands", "memory", {
+    xaxis: { type: "log", tickvals: shown, ticktext: shown.map(whole) }, yaxis: { type: "log", tickvals: ticks, ticktext: ticks.map(bytes) },
   }));
   const own = best ? (best.bands > 1 ? `${whole(best.bands)} bands keep ${bytes(needs(best.bands))} of past noise` : "One band keeps no past noise") : "Past noise that is kept";
   tell("memory", `${own}, for ${inputs.model_size ? "your model" : "a model"} of ${whole(size)} parameters in float32${inputs.model_size ? "" : ": give the model size for your own"}.`,
