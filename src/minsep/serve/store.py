@@ -67,7 +67,8 @@ class Store:
         self._folder = folder.absolute()
         self._folder.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(self._folder)
-        self._runs = {run.id: run for path in sorted(self._folder.iterdir()) if (run := _load(path)) is not None}
+        loaded = (run for path in self._folder.iterdir() if (run := _load(path)) is not None)
+        self._runs = {run.id: run for run in sorted(loaded, key=lambda run: (run.created, run.id))}
 
     def close(self) -> None:
         """Let another server use the folder."""
@@ -86,7 +87,7 @@ class Store:
         now = datetime.now(UTC)
         run = Run(
             f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}",
-            now.isoformat(timespec="seconds"),
+            now.isoformat(timespec="microseconds"),
             secrets.randbits(128),
             inputs.texts,
         )
