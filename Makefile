@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := src tests benchmarks experiments examples
 
-.PHONY: plan serve test test-slow check format benchmark clean
+.PHONY: plan serve test test-slow test-lowest check format benchmark dist clean
 
 plan: .venv/light
 	@echo "Planning for 60,000 examples, batches of 512, 2,000 iterations, epsilon 4, delta 1e-5: about half a minute."
@@ -19,6 +19,11 @@ test: .venv/ready .venv/browser check
 
 test-slow: .venv/ready
 	$(BIN)/pytest -q -n 2 -m slow
+
+# The tests of the core with the lowest versions of its dependencies, in an environment of its own.
+test-lowest: .venv-lowest/ready
+	.venv-lowest/bin/pytest -q -n 2 tests/accounting tests/attribution tests/cli tests/noise tests/participation \
+		tests/randomness tests/statements tests/strategy tests/test_mechanism.py tests/test_state.py
 
 check: .venv/ready
 	$(BIN)/ruff check $(SOURCES)
@@ -65,5 +70,17 @@ benchmark: .venv/benchmarks
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[benchmarks]'
 	@touch $@
 
+.venv-lowest/ready: pyproject.toml constraints-lowest.txt
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet --upgrade pip
+	.venv-lowest/bin/python -m pip install --quiet --constraint constraints-lowest.txt --editable . \
+		hypothesis mpmath pytest pytest-xdist
+	@touch $@
+
+dist: .venv/ready
+	rm -rf dist
+	$(BIN)/python -m hatchling build
+	$(BIN)/pytest -q tests/packaging
+
 clean:
-	rm -rf .venv build dist
+	rm -rf .venv .venv-lowest build dist

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from minsep.planning import rankings as rankings
     from minsep.state import load_state as load_state
     from minsep.state import save_state as save_state
+    from minsep.statements import Statement as Statement
+    from minsep.statements import statement as statement
     from minsep.strategy import BandedInverseToeplitz as BandedInverseToeplitz
     from minsep.strategy import BandedToeplitz as BandedToeplitz
     from minsep.strategy import Dense as Dense
@@ -75,6 +77,7 @@ _PACKAGE_OF = {
     "Poisson": "participation",
     "PrivacyCurve": "accounting",
     "RandomAllocation": "participation",
+    "Statement": "statements",
     "Truncation": "participation",
     "Unamplified": "participation",
     "UserMinSep": "participation",
@@ -95,6 +98,7 @@ _PACKAGE_OF = {
     "privacy_curve": "accounting",
     "rankings": "planning",
     "save_state": "state",
+    "statement": "statements",
     "verify": "accounting",
 }
 

@@ -22,6 +22,7 @@ RESULTS = (
     "Estimate",
     "Plan",
     "PrivacyCurve",
+    "Statement",
     "UserPlans",
     "Verification",
     "minsep.training.jax.NoiseState",

@@ -15,6 +15,7 @@ from minsep.cli.certify import calibrate, certify, delta, epsilon, verify
 from minsep.cli.compare import compare
 from minsep.cli.plan import plan
 from minsep.cli.serve import serve
+from minsep.cli.statement import statement
 from minsep.cli.strategy import strategy
 
 BAD_INPUT, INTERRUPTED = 2, 130
@@ -91,7 +92,7 @@ def options(
     """Differentially private training: correlated noise, b-min-sep batches, and a certificate for both."""
 
 
-for command in (plan, calibrate, certify, verify, delta, epsilon, compare, strategy, batches, bound, serve):
+for command in (plan, calibrate, certify, verify, delta, epsilon, compare, strategy, batches, bound, statement, serve):
     app.command()(stoppable(command))
 
 

@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import importlib.util
 import time
 from pathlib import Path
-from typing import Any
 
 from minsep.files import write_whole
 from minsep.progress import Pace, Progress, left_in_words
@@ -21,7 +19,7 @@ def certify(send: Send, inputs: Inputs, seed: int, folder: Path, workers: int | 
     import minsep
     from minsep.report import write_report
 
-    pace = Pace()
+    pace, compute = Pace(), minsep.Compute(workers=workers)
 
     def tell(event: Progress) -> None:
         left = pace.left(event)
@@ -37,7 +35,7 @@ def certify(send: Send, inputs: Inputs, seed: int, folder: Path, workers: int | 
     plan = minsep.plan(
         **inputs.options,
         seed=seed,
-        compute=minsep.Compute(workers=workers),
+        compute=compute,
         journal=folder / JOURNAL,
         progress=tell,
     )
@@ -47,14 +45,12 @@ def certify(send: Send, inputs: Inputs, seed: int, folder: Path, workers: int | 
     write_report(plan, folder / "report.html", command=command)
     write_whole(folder / "plan.sh", f"{command}\n".encode())
     write_whole(folder / "plan.py", inputs.python(seed).encode())
-    _write_statement(plan, folder)
+    if plan.certified:
+        send({"kind": "progress", "detail": "writing the statement", "share": None, "left": ""})
+        statement = minsep.statement(folder / "certificate.json", compute=compute)
+        for suffix in (".html", ".md"):
+            statement.save(folder / f"statement{suffix}")
     send({"kind": "answer"} | plan_as_data(plan))
-
-
-def _write_statement(plan: Any, folder: Path) -> None:
-    """Write the statement about the certificate, where this version has statements."""
-    if importlib.util.find_spec("minsep.statement") is None:
-        return
 
 
 class Jobs:

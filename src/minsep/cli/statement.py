@@ -1,0 +1,78 @@
+"""`minsep statement`: what certificates say, for a model card, a reviewer or a lawyer."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from minsep.cli.numbers import number
+from minsep.cli.options import Workers
+from minsep.cli.output import Files, print_table
+from minsep.cli.progress import Bar
+
+_SUFFIXES = {"markdown": ".md", "html": ".html", "json": ".json"}
+
+
+def statement(
+    certificates: Annotated[
+        list[Path], typer.Argument(help="A certificate, or those of several runs on the same data.")
+    ],
+    model: Annotated[str, typer.Option(help="The name of the model, for the title.")] = "",
+    data: Annotated[str, typer.Option(help="What it was trained on, in words.")] = "",
+    delta: Annotated[
+        float | None,
+        typer.Option(parser=number, metavar="NUMBER", help="Delta of several runs together (default: their sum)."),
+    ] = None,
+    format: Annotated[
+        Literal["markdown", "html", "json"] | None,
+        typer.Option(help="The format (default: that of the output's name, or markdown)."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to this file: .md, .html or .json.")
+    ] = None,
+    no_verify: Annotated[
+        bool, typer.Option("--no-verify", help="Do not verify the certificates; the statement says so.")
+    ] = False,
+    no_estimate: Annotated[
+        bool, typer.Option("--no-estimate", help="Leave out the estimate of what the best attacker can do.")
+    ] = False,
+    workers: Workers = None,
+) -> None:
+    """State what certificates guarantee: to whom, against whom, under which assumptions, and what is not covered.
+
+    Example: `minsep statement certificate.json -o statement.html`
+    """
+    import minsep
+    from minsep import _validation as validate
+
+    files = Files(output=output)
+    validate.all_of(*files.checks())
+    suffix = _suffix(format, output)
+    with Bar("verifying and estimating"):
+        result = minsep.statement(
+            *certificates,
+            model=model,
+            data=data,
+            delta=delta,
+            verify=not no_verify,
+            estimate=not no_estimate,
+            compute=minsep.Compute(workers=workers),
+        )
+    if output is None:
+        print(result.rendering(suffix)(), end="")
+        return
+    files.write("output", result.save)
+    print_table("Statement", {"Runs": f"{len(result.runs)}", **files.rows()})
+    print(result.summary)
+    files.finish()
+
+
+def _suffix(format: str | None, output: Path | None) -> str:
+    """Return the suffix of the format, which must be that of the output's name if both are given."""
+    requested = None if format is None else _SUFFIXES[format]
+    if output is None:
+        return requested or ".md"
+    if output.suffix not in _SUFFIXES.values() or requested not in (None, output.suffix):
+        names = "one of .md, .html and .json" if requested is None else requested
+        raise ValueError(f"output is {str(output)!r}, but its name must end with {names}.")
+    return output.suffix

@@ -1,0 +1,187 @@
+"""The sections of a statement, as plain text that every format renders."""
+
+import math
+from dataclasses import dataclass
+
+from minsep.accounting import Certificate
+from minsep.mechanism import Mechanism
+from minsep.statements.composition import Composition
+from minsep.statements.odds import most_true_positives
+
+FALSE_POSITIVES = (0.001, 0.01, 0.1)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under headings; the first cell of a row names it."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, then paragraphs, a table and a list, each if there is one; `code` is to be copied."""
+
+    heading: str
+    paragraphs: tuple[str, ...] = ()
+    table: Table | None = None
+    items: tuple[str, ...] = ()
+    code: str = ""
+
+
+def people(unit: str) -> str:
+    """Return whom a unit of privacy protects."""
+    return {"example": "every example", "user": "every user, with all of their examples"}[unit]
+
+
+def protected(certificate: Certificate, mechanism: Mechanism) -> Section:
+    """Say who is protected, from whom, and in which outputs."""
+    unit = certificate.unit
+    bound = getattr(mechanism.scheme, "user_bound", None)
+    rows = [
+        ("Unit of privacy", f"one {unit}" + ("" if bound is None else f", who has at most {bound} examples")),
+        (
+            "Neighbouring datasets",
+            f"they differ in one {unit}, whose gradients are replaced by zero (zero-out; REPLACE_SPECIAL in the terms "
+            "of dp_accounting)",
+        ),
+        ("Trust model", "central: whoever runs the training sees the data; everybody else sees the output"),
+        ("Output that is protected", "all noisy gradients of the run, so all weights after every step"),
+        ("Use of the data that is covered", "the gradients of one training run"),
+    ]
+    return Section("Who is protected", table=Table(("", ""), tuple(rows)))
+
+
+def meaning(certificate: Certificate, estimates: list[float | None] | None) -> Section:
+    """Say what the parameters mean for an attacker."""
+    epsilon, delta = certificate.epsilon, certificate.delta
+    headings = ["false positives of the attacker", "true positives, at most (certified)"]
+    if estimates is not None:
+        headings.append("true positives of the best attacker (estimate, no guarantee)")
+    rows = []
+    for place, rate in enumerate(FALSE_POSITIVES):
+        row = [f"{100 * rate:g} %", percentage(most_true_positives(rate, epsilon, delta))]
+        if estimates is not None:
+            found = estimates[place]
+            row.append("not resolved" if found is None else f"about {100 * found:.2g} %")
+        rows.append(tuple(row))
+    return Section(
+        "What it means",
+        (
+            f"An attacker sees the output, knows all the data but one {certificate.unit}, and has unlimited computing "
+            f"power. The attacker wants to know whether that {certificate.unit} was used. Guessing gives as many true "
+            "positives as false positives. The table says how much better any attacker can do.",
+            f"Epsilon is {epsilon:g}: whatever an attacker concludes from the output, the conclusion is at most "
+            f"{_times(epsilon)} times as likely with the {certificate.unit} as without, plus delta = {delta:g}; and "
+            "the reverse.",
+        ),
+        Table(tuple(headings), tuple(rows)),
+    )
+
+
+def proof(certificate: Certificate, mechanism: Mechanism, verified: bool) -> Section:
+    """Say how it was shown, and how likely the proof errs."""
+    rows = [
+        ("Mechanism", mechanism.name),
+        ("Iterations", f"{mechanism.iterations:,}"),
+        ("Noise multiplier", f"{mechanism.noise_multiplier:.6g}"),
+        *((f"Proof of '{each.direction}'", each.summary()) for each in certificate.proofs),
+        ("Chance that the proof errs", _chance(certificate)),
+        ("Certified on", certificate.date),
+        (
+            "Verified for this statement",
+            "yes: all proofs were rebuilt and all samples drawn again" if verified else "no",
+        ),
+    ]
+    return Section("How it was proven", (certificate.statement,), Table(("", ""), tuple(rows)))
+
+
+def _chance(certificate: Certificate) -> str:
+    if certificate.failure_probability == 0:
+        return "none: the proof needs no samples"
+    return (
+        f"at most {certificate.failure_probability:.3g}; it is part of delta, which is "
+        f"{certificate.level:.6g} without it"
+    )
+
+
+def assumptions(certificate: Certificate, mechanism: Mechanism) -> list[str]:
+    """Return everything that is taken for granted."""
+    items = [assumption.sentence for assumption in mechanism.scheme.assumptions]
+    bound = getattr(mechanism.scheme, "user_bound", None)
+    if bound is not None:
+        items.append(f"No user has more than {bound} examples in the training data, shared ones included.")
+    items += [
+        "The run follows the mechanism: it uses each of its batches once and in order, clips each gradient, adds its "
+        "noise, and divides by a fixed number. The training adapters of minsep check this.",
+        "Keys, seeds, checkpoints and batches stay as secret as the data.",
+        "Nobody can tell the output of AES-256, ChaCha20, BLAKE2 and Philox from random numbers.",
+        "The number of examples, the clip norm, the learning rates and all other settings are public: they were "
+        "chosen without looking at the data, or the choice is accounted for elsewhere.",
+    ]
+    if certificate.failure_probability > 0:
+        tested = "one mechanism was" if certificate.attempts == 1 else f"{certificate.attempts} mechanisms were"
+        items.append(
+            f"The seed of the proof was drawn once, at most {tested} tested, and the mechanism was run only because it "
+            "passed."
+        )
+    return items
+
+
+def not_covered(certificate: Certificate) -> Section:
+    """Say what the guarantee is not about."""
+    return Section(
+        "What is not covered",
+        items=(
+            "Tuning: choosing settings by results on the same data.",
+            "Other runs on the same data, released or not, unless they are listed here.",
+            "Other uses of the data: deduplication, vocabularies, statistics, evaluation on training examples.",
+            "Leaks outside training: access to the data, logs, caches, checkpoints, and side channels such as the "
+            "duration of a step.",
+            f"Replacing one {certificate.unit} by another: that needs the guarantee twice.",
+            "What is learned about people in general, which holds for those who took no part as well.",
+            "Whether the model is fair, correct or fit for its use.",
+        ),
+    )
+
+
+def together(composition: Composition, count: int) -> Section:
+    """Say what several certificates guarantee together."""
+    return Section(
+        "All runs together",
+        (
+            f"The {count} runs on the same data are together ({rounded_up(composition.epsilon)}, "
+            f"{rounded_up(composition.delta)})-DP, for the same unit and adjacency, even if each was chosen by the "
+            "outputs of those before it. Each run draws keys of its own, and its (epsilon, delta) was fixed before "
+            "the first. This is the optimal composition theorem for (epsilon, delta)-DP with different parameters "
+            "(Kairouz, Oh and Viswanath 2015; Murtagh and Vadhan 2016).",
+            f"The sums of the parameters, ({rounded_up(composition.sum_of_epsilons)}, "
+            f"{rounded_up(composition.sum_of_deltas)}), hold "
+            "as well, by basic composition (Dwork and others 2006).",
+        ),
+    )
+
+
+def rounded_up(value: float) -> str:
+    """Return a positive number with six digits, no smaller than it.
+
+    >>> rounded_up(4.0), rounded_up(1e-5), rounded_up(4.99988123)
+    ('4', '1e-05', '4.99989')
+    """
+    shown = f"{value:.6g}"
+    step = 10.0 ** (math.floor(math.log10(value)) - 5)
+    return shown if float(shown) >= value else f"{value + step / 2:.6g}"
+
+
+def percentage(rate: float) -> str:
+    """Return an upper bound in percent, rounded up.
+
+    >>> percentage(0.054598), percentage(1.0), percentage(0.99985)
+    ('5.46 %', '100 %', '99.99 %')
+    """
+    return f"{min(-(-rate * 1e4 // 1) / 1e2, 100.0):g} %"
+
+
+def _times(epsilon: float) -> str:
+    return f"{math.exp(epsilon):,.3g}"

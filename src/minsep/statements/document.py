@@ -1,0 +1,272 @@
+"""A statement of privacy: all that certificates say, and all that they do not."""
+
+import hashlib
+import json
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from minsep.accounting import Certificate
+from minsep.accounting import verify as verify_certificate
+from minsep.budget import Budget
+from minsep.engine import LOCAL, Compute
+from minsep.files import write_whole
+from minsep.mechanism import Mechanism
+from minsep.statements import content
+from minsep.statements.composition import Composition, compose
+from minsep.statements.content import Section, rounded_up
+from minsep.statements.markdown import as_markdown
+from minsep.statements.odds import estimated_true_positives, most_true_positives
+from minsep.statements.page import as_page
+
+_UNNAMED = "certificate.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One certified run of a statement.
+
+    - `name` is the name of the certificate's file, and `digest` the SHA-256 of its text.
+    - `verified` says whether the certificate was verified for this statement.
+    - `estimates` are rates of true positives, as far as estimates show them; None if none were requested.
+    """
+
+    certificate: Certificate
+    name: str
+    digest: str
+    verified: bool
+    estimates: list[float | None] | None
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What was certified."""
+        return Mechanism.from_description(self.certificate.mechanism)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What certificates guarantee, to whom, under which assumptions, and what they do not.
+
+    - `runs` are the certified runs.
+    - `model` and `data` say in words what was trained on what.
+    - `composition` is the privacy of all runs together; None if there is one run.
+    """
+
+    runs: tuple[Run, ...]
+    model: str
+    data: str
+    composition: Composition | None
+
+    @property
+    def title(self) -> str:
+        """The first line."""
+        return f"Privacy statement: {self.model}" if self.model else "Privacy statement"
+
+    @property
+    def summary(self) -> str:
+        """The guarantee in a sentence or two."""
+        first = self.runs[0].certificate
+        on = f" on {self.data}" if self.data else ""
+        what = f"This training run{on} is" if self.composition is None else f"These training runs{on} are together"
+        budget = self.composition or first
+        conditional = any(run.certificate.conditional for run in self.runs)
+        start = "CONDITIONAL on the assumptions below that are not proven. " if conditional else ""
+        unverified = "" if all(run.verified for run in self.runs) else " Not verified for this statement."
+        return (
+            f"{start}{what} ({rounded_up(budget.epsilon)}, {rounded_up(budget.delta)})-differentially private for "
+            f"{content.people(first.unit)}.{unverified}"
+        )
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """All sections, in their order."""
+        first = self.runs[0]
+        sections = [content.protected(first.certificate, first.mechanism)]
+        if self.composition is not None:
+            sections.append(content.together(self.composition, len(self.runs)))
+        for place, run in enumerate(self.runs):
+            parts = (
+                content.meaning(run.certificate, run.estimates),
+                content.proof(run.certificate, run.mechanism, run.verified),
+            )
+            number = f"Run {place + 1}: " if len(self.runs) > 1 else ""
+            sections += [Section(f"{number}{part.heading}", part.paragraphs, part.table) for part in parts]
+        sections += [self._assumptions(), content.not_covered(first.certificate), self._check(), self._versions()]
+        return tuple(sections)
+
+    def _assumptions(self) -> Section:
+        items = (item for run in self.runs for item in content.assumptions(run.certificate, run.mechanism))
+        return Section("Assumptions", items=tuple(dict.fromkeys(items)))
+
+    def _check(self) -> Section:
+        names = [run.name or _UNNAMED for run in self.runs]
+        commands = "\n".join(f"minsep verify {shlex.quote(name)}" for name in dict.fromkeys(names))
+        digests = dict(zip(names, (run.digest for run in self.runs), strict=True))
+        return Section(
+            "How to check it",
+            (
+                "Anybody can check a certificate, without the data: it rebuilds every proof and draws every sample "
+                "again. `minsep audit` tests a training loop against its certificate.",
+            ),
+            content.Table(("certificate", "SHA-256"), tuple(digests.items())),
+            code=f"pip install minsep=={self.runs[0].certificate.versions.get('minsep', '')}\n{commands}",
+        )
+
+    def _versions(self) -> Section:
+        versions: dict[str, set[str]] = {}
+        for run in self.runs:
+            for name, version in run.certificate.versions.items():
+                versions.setdefault(name, set()).add(version)
+        rows = tuple((name, ", ".join(sorted(seen))) for name, seen in versions.items())
+        return Section("Versions", table=content.Table(("package", "version"), rows))
+
+    def to_markdown(self) -> str:
+        """Return the statement as Markdown, for a model card."""
+        return as_markdown(self.title, self.summary, self.sections)
+
+    def to_html(self) -> str:
+        """Return the statement as one HTML page without scripts, to read and to print."""
+        return as_page(self.title, self.summary, self.sections)
+
+    def to_json(self) -> str:
+        """Return the statement as JSON, for programs."""
+        return json.dumps(self._as_data(), indent=2, allow_nan=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the statement to the file `path`: Markdown (.md), HTML (.html) or JSON (.json)."""
+        write_whole(path, self.rendering(Path(path).suffix)().encode())
+
+    def rendering(self, suffix: str) -> Callable[[], str]:
+        """Return what renders the statement for a `suffix` of a file's name."""
+        renderings = {".md": self.to_markdown, ".html": self.to_html, ".json": self.to_json}
+        if suffix not in renderings:
+            raise ValueError(f"The file of a statement ends with {suffix!r}, but it must end with .md, .html or .json.")
+        return renderings[suffix]
+
+    def _as_data(self) -> dict[str, Any]:
+        return {
+            "title": self.title,
+            "summary": self.summary,
+            "model": self.model,
+            "data": self.data,
+            "runs": [_run_as_data(run) for run in self.runs],
+            "composition": None if self.composition is None else vars(self.composition),
+            "assumptions": list(self._assumptions().items),
+            "not_covered": list(content.not_covered(self.runs[0].certificate).items),
+        }
+
+
+def _run_as_data(run: Run) -> dict[str, Any]:
+    certificate, mechanism = run.certificate, run.mechanism
+    return {
+        "certificate": run.name,
+        "sha256": run.digest,
+        "verified": run.verified,
+        "epsilon": certificate.epsilon,
+        "delta": certificate.delta,
+        "unit": certificate.unit,
+        "adjacency": certificate.adjacency,
+        "conditional": certificate.conditional,
+        "failure_probability": certificate.failure_probability,
+        "mechanism": mechanism.name,
+        "fingerprint": mechanism.fingerprint,
+        "noise_multiplier": mechanism.noise_multiplier,
+        "iterations": mechanism.iterations,
+        "attacker": [
+            {
+                "false_positives": rate,
+                "most_true_positives": most_true_positives(rate, certificate.epsilon, certificate.delta),
+                "estimated_true_positives": None if run.estimates is None else run.estimates[place],
+            }
+            for place, rate in enumerate(content.FALSE_POSITIVES)
+        ],
+        "date": certificate.date,
+        "versions": certificate.versions,
+    }
+
+
+def statement(
+    *certificates: Certificate | str | os.PathLike[str],
+    model: str = "",
+    data: str = "",
+    delta: float | None = None,
+    verify: bool = True,
+    estimate: bool = True,
+    compute: Compute = LOCAL,
+) -> Statement:
+    """Return the statement of privacy of one certified run, or of several on the same data.
+
+    - `certificates` are those of the runs, or their files; one certificate for two runs is given twice. One that was
+      refused, or does not hold, is an error.
+    - `model` and `data` say in words what was trained on what; they are printed as they are.
+    - `delta` is that of several runs together. By default it is the sum of theirs.
+    - `verify=False` skips the verification of the certificates, and the statement says so.
+    - `estimate=False` leaves out what the best attacker can do by estimates.
+    - `compute` says where samples are drawn, and does not change the result.
+
+    >>> import minsep
+    >>> identity = minsep.BandedToeplitz.identity(iterations=100)
+    >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.02), noise_multiplier=1.0)
+    >>> certificate = minsep.certify(mechanism, epsilon=2.0, delta=1e-3)
+    >>> print(statement(certificate).summary)
+    This training run is (2, 0.001)-differentially private for every example.
+    """
+    if not certificates:
+        raise ValueError("certificates is empty, but a statement needs at least one.")
+    read = [_read(each) for each in certificates]
+    _check(read, delta)
+    runs = tuple(
+        Run(
+            certificate,
+            name,
+            digest,
+            _verified(certificate, name, compute) if verify else False,
+            _estimates(certificate, compute) if estimate else None,
+        )
+        for certificate, name, digest in read
+    )
+    budgets = [Budget(run.certificate.epsilon, run.certificate.delta) for run in runs]
+    return Statement(runs, model, data, compose(budgets, delta) if len(runs) > 1 else None)
+
+
+def _read(given: Certificate | str | os.PathLike[str]) -> tuple[Certificate, str, str]:
+    if isinstance(given, Certificate):
+        certificate, name, text = given, "", (given.to_json() + "\n").encode()
+    else:
+        text = Path(given).read_bytes()
+        certificate, name = Certificate.from_json(text.decode()), Path(given).name
+    return certificate, name, hashlib.sha256(text).hexdigest()
+
+
+def _check(read: Sequence[tuple[Certificate, str, str]], delta: float | None) -> None:
+    for certificate, name, _ in read:
+        if not certificate.passed:
+            raise ValueError(f"{name or 'The certificate'} proves nothing: {certificate.statement}")
+    units = {(certificate.unit, certificate.adjacency) for certificate, _, _ in read}
+    if len(units) > 1:
+        found = " and ".join(sorted(f"one {unit} ({adjacency})" for unit, adjacency in units))
+        raise ValueError(
+            f"The certificates protect {found}, but their composition is known only if all protect the same: state "
+            "them one by one."
+        )
+    if delta is not None and len(read) == 1:
+        raise ValueError(f"delta is {delta:g}, but it is for several certificates: with one, omit it.")
+
+
+def _verified(certificate: Certificate, name: str, compute: Compute) -> bool:
+    result = verify_certificate(certificate, compute=compute)
+    if not result.holds:
+        raise ValueError(f"{name or 'The certificate'} was not accepted. {result.reason}")
+    return True
+
+
+def _estimates(certificate: Certificate, compute: Compute) -> list[float | None]:
+    mechanism = Mechanism.from_description(certificate.mechanism)
+    try:
+        found = estimated_true_positives(mechanism, list(content.FALSE_POSITIVES), certificate.epsilon, compute=compute)
+    except ValueError:  # no estimate is known for every mechanism that has a proof
+        return [None] * len(content.FALSE_POSITIVES)
+    return found

@@ -1,0 +1,70 @@
+"""What an attacker can do who wants to know whether somebody took part.
+
+An attacker's test has a rate of false positives, when the person did not take part, and one of true positives, when
+they did. Differential privacy in both directions bounds the second by the first.
+"""
+
+import math
+
+import numpy as np
+
+from minsep import _validation as validate
+from minsep.accounting import privacy_curve
+from minsep.engine import LOCAL, Compute
+from minsep.mechanism import Mechanism
+
+_GRID, _WIDEST, _LEAST_TOP = 33, 1.5, 1.0  # points, up to some times epsilon, and at least up to here
+
+
+def most_true_positives(false_positives: float, epsilon: float, delta: float) -> float:
+    """Return the largest rate of true positives of any test on an (epsilon, delta)-DP output.
+
+    - `false_positives` is the test's rate of false positives.
+    - `epsilon` and `delta` hold in both directions.
+
+    >>> round(most_true_positives(0.01, epsilon=1.0, delta=1e-5), 4)
+    0.0272
+    >>> most_true_positives(0.01, epsilon=0.0, delta=0.0)
+    0.01
+    """
+    rate = validate.real(false_positives=false_positives, at_least=0, at_most=1)
+    epsilon, delta = validate.real(epsilon=epsilon, at_least=0), validate.real(delta=delta, at_least=0, at_most=1)
+    accused = math.exp(min(epsilon, 700.0)) * rate + delta
+    spared = 1.0 - math.exp(-epsilon) * max(1.0 - delta - rate, 0.0)
+    return min(accused, spared, 1.0)
+
+
+def estimated_true_positives(
+    mechanism: Mechanism, false_positives: list[float], epsilon: float, *, compute: Compute = LOCAL
+) -> list[float | None]:
+    """Estimate the largest rate of true positives of any test on the output of a mechanism. It is not a guarantee.
+
+    A rate is None where too few points of the privacy curve are resolved.
+
+    - `mechanism` is what was run, and `false_positives` are the rates of false positives of the tests.
+    - `epsilon` is a typical privacy loss, such as the certified one: the curve is estimated around it.
+    - `compute` says where samples are drawn, and does not change the result.
+
+    >>> import minsep
+    >>> identity = minsep.BandedToeplitz.identity(iterations=100)
+    >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.02), noise_multiplier=1.0)
+    >>> [round(rate, 3) for rate in estimated_true_positives(mechanism, [0.01, 0.1], epsilon=2.0)]
+    [0.022, 0.157]
+    """
+    epsilons = np.linspace(0.0, max(_WIDEST * epsilon, _LEAST_TOP), _GRID)
+    curve = privacy_curve(mechanism, epsilons, samples=20_000, compute=compute)
+    points = epsilons.tolist()
+    accused, spared = (
+        [(at, delta) for at, delta, error in zip(points, deltas.tolist(), errors, strict=True) if error < math.inf]
+        for deltas, errors in ((curve.remove, curve.remove_stderr), (curve.add, curve.add_stderr))
+    )
+    if not accused or not spared:
+        return [None] * len(false_positives)
+    return [
+        min(
+            1.0,
+            min(math.exp(at) * rate + delta for at, delta in accused),
+            min(1.0 - math.exp(-at) * max(1.0 - delta - rate, 0.0) for at, delta in spared),
+        )
+        for rate in false_positives
+    ]
