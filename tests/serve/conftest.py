@@ -1,13 +1,16 @@
 """One server for all tests of the page, as `minsep serve` starts it."""
 
+import asyncio
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +23,12 @@ TINY = {
     "max_bands": "4",
     "schemes": "poisson,cyclic-poisson,min-sep",
 }
+
+
+def run(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine in a thread of its own: Playwright keeps an event loop running in that of the tests."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, coroutine).result()
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from minsep.serve.inputs import Inputs
 from minsep.serve.security import MOST_BYTES
 from minsep.serve.store import Store
 from tests.serve.conftest import TINY
+from tests.serve.conftest import run as run_apart
 
 TOKEN, PORT = "secret-token", 8765
 ADDRESS = f"http://127.0.0.1:{PORT}"
@@ -69,7 +70,7 @@ def on_server(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[[Path]
             async with running(tmp_path / "runs", works) as client:
                 await asyncio.wait_for(test(client, works, tmp_path / "runs"), 60)
 
-        asyncio.run(whole())
+        run_apart(whole())
 
     run.__name__ = test.__name__
     return run
@@ -256,7 +257,7 @@ def test_work_that_nobody_waits_for_ends(monkeypatch):
         await until(lambda: works.ended == ["estimate"])
         await shared.close()
 
-    asyncio.run(asyncio.wait_for(whole(), 30))
+    run_apart(whole())
 
 
 def test_estimates_that_take_too_long_ask(monkeypatch):
@@ -275,7 +276,7 @@ def test_estimates_that_take_too_long_ask(monkeypatch):
         assert [message["kind"] for message in told] == ["question", "progress", "answer", "end"]
         assert "b-min-sep would take about" in told[0]["detail"]
 
-    asyncio.run(asyncio.wait_for(whole(), 30))
+    run_apart(whole())
 
 
 async def states(client: httpx.AsyncClient) -> list[str]:
@@ -347,7 +348,7 @@ def test_runs_go_on_with_the_next_server(tmp_path):
             after = (await client.get("/api/runs", headers=WITH_TOKEN)).json()
         assert [run["command"] for run in after] == [run["command"] for run in before]
 
-    asyncio.run(asyncio.wait_for(whole(), 30))
+    run_apart(whole())
 
 
 def test_a_process_that_dies_is_a_failed_run(tmp_path, monkeypatch):
@@ -362,7 +363,7 @@ def test_a_process_that_dies_is_a_failed_run(tmp_path, monkeypatch):
             run = (await client.get("/api/runs", headers=WITH_TOKEN)).json()[0]
             assert run["problem"] == "The process ended before the plan was done."
 
-    asyncio.run(asyncio.wait_for(whole(), 30))
+    run_apart(whole())
 
 
 def test_one_server_a_folder(tmp_path):

@@ -164,9 +164,10 @@ class Estimates:
         self._make_room()
 
     async def _estimate(self, shared: _Shared, inputs: Inputs, patient: bool) -> None:
+        seconds = MOST_PATIENCE if patient else PATIENCE
         try:
             async with (
-                asyncio.timeout(MOST_PATIENCE if patient else PATIENCE),
+                asyncio.timeout(seconds),
                 contextlib.aclosing(messages(estimate, inputs, self._workers)) as told,
             ):
                 async for message in told:
@@ -176,7 +177,7 @@ class Estimates:
         except TimeoutError:
             if any(message["kind"] == "answer" for message in shared.messages):
                 return  # all but the last of the curve
-            await shared.add(_question("The estimates are not done yet, and took", PATIENCE))
+            await shared.add(_question("The estimates were stopped after", seconds))
 
 
 def _sampled(inputs: Inputs) -> list[str]:

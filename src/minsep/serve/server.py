@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import sys
+import threading
 import webbrowser
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -56,8 +57,8 @@ def _when_ready(app: Starlette, link: str, browser: bool, folder: Path) -> None:
             print(f"minsep serves this page, to this machine alone:\n\n    {link}\n")
             print(f"Runs are kept in {folder}. Ctrl-C ends the server; unfinished runs go on with the next one.")
             sys.stdout.flush()
-            if browser:
-                webbrowser.open(link)
+            if browser:  # which may be one that lives in the terminal, and does not come back
+                threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()
             yield
 
     app.router.lifespan_context = lifespan

@@ -139,8 +139,12 @@ export function address() {
   return `?${new URLSearchParams(changes)}`;
 }
 
-function touched() {
+/** Put the plan into the address bar: once it rests, as browsers refuse very many changes. */
+export function keepAddress() {
   history.replaceState(null, "", address() + location.hash);
+}
+
+function touched() {
   about();
   changed();
 }

@@ -29,7 +29,7 @@ function changed() {
   under?.abort();
   document.body.classList.add("stale");
   byId("under-way").classList.remove("done");
-  pause = setTimeout(() => explore(false), PAUSE);
+  pause = setTimeout(() => { form.keepAddress(); explore(false); }, PAUSE);
 }
 
 async function explore(patient) {
