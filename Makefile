@@ -3,12 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := src tests benchmarks experiments examples
 
-.PHONY: plan test test-slow test-lowest check format benchmark dist clean
+.PHONY: plan serve test test-slow test-lowest check format benchmark dist clean
 
 plan: .venv/light
 	@echo "Planning for 60,000 examples, batches of 512, 2,000 iterations, epsilon 4, delta 1e-5: about half a minute."
 	@$(BIN)/minsep plan --examples 60000 --batch-size 512 --iterations 2000 --epsilon 4 --delta 1e-5 \
 		--output certificate.json --report plan.html
+
+# A page to explore plans, in the browser of this machine.
+serve: .venv/web
+	@$(BIN)/minsep serve
 
 test: .venv/ready .venv/browser check
 	$(BIN)/pytest -q -n 2
@@ -46,6 +50,10 @@ benchmark: .venv/benchmarks
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[report]'
+	@touch $@
+
+.venv/web: .venv/light
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[web,report]'
 	@touch $@
 
 .venv/ready: .venv/light

@@ -15,6 +15,7 @@ from minsep.cli.bound import bound
 from minsep.cli.certify import calibrate, certify, delta, epsilon, verify
 from minsep.cli.compare import compare
 from minsep.cli.plan import plan
+from minsep.cli.serve import serve
 from minsep.cli.statement import statement
 from minsep.cli.strategy import strategy
 
@@ -109,6 +110,7 @@ COMMANDS = (
     bound,
     statement,
     audit,
+    serve,
 )
 
 for command in COMMANDS:

@@ -1,49 +1,27 @@
-"""Numbers as people write them."""
+"""Numbers on the command line."""
+
+from collections.abc import Callable
+from typing import TypeVar
 
 import typer
 
+from minsep import _numbers as numbers
+
+Number = TypeVar("Number", int, float)
+
 
 def number(text: str | float) -> float:
-    """Read a number, with or without commas.
-
-    >>> number("1,024"), number("1e-5"), number(0.5)
-    (1024.0, 1e-05, 0.5)
-    """
-    if not isinstance(text, str):
-        return text
-    try:
-        return float(text.replace(",", "") if _has_whole_groups(text) else text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a number: write it as 1024, 1,024 or 1e-5.") from None
+    """Read a number, with or without commas."""
+    return _read(numbers.number, text)
 
 
 def count(text: str | int) -> int:
-    """Read a whole number, with or without commas, or as a power of ten.
+    """Read a whole number, with or without commas, or as a power of ten."""
+    return _read(numbers.count, text)
 
-    >>> count("60,000"), count("1e6"), count("60_000"), count(7)
-    (60000, 1000000, 60000, 7)
-    """
-    if not isinstance(text, str):
-        return text
+
+def _read(how: Callable[[str | Number], Number], text: str | Number) -> Number:
     try:
-        return int(text.replace(",", "") if _has_whole_groups(text) else text)
-    except ValueError:
-        pass
-    try:
-        value = float(text)
-        whole = int(value)
-    except (ValueError, OverflowError):
-        raise _no_count(text) from None
-    if whole != value:
-        raise _no_count(text)
-    return whole
-
-
-def _no_count(text: str) -> typer.BadParameter:
-    return typer.BadParameter(f"{text!r} is not a whole number: write it as 60000, 60,000 or 6e4.")
-
-
-def _has_whole_groups(text: str) -> bool:
-    """Whether commas separate groups of thousands: 1,5 is not a number here."""
-    first, *groups = text.strip().lstrip("+-").partition(".")[0].split(",")
-    return bool(groups) and 1 <= len(first) <= 3 and all(len(group) == 3 for group in groups)
+        return how(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None

@@ -1,5 +1,6 @@
 """From the numbers of a task to the best mechanism."""
 
+from minsep.planning.by_epsilon import at_epsilons
 from minsep.planning.by_workload import Ranking, rankings
 from minsep.planning.candidates import Candidate
 from minsep.planning.comparison import Comparison, compare
@@ -20,6 +21,7 @@ __all__ = [
     "Task",
     "UserPlan",
     "UserPlans",
+    "at_epsilons",
     "compare",
     "plan",
     "plan_users",

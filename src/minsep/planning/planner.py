@@ -135,6 +135,7 @@ def plan(
     compute: Compute = LOCAL,
     journal: str | os.PathLike[str] | None = None,
     progress: Report | None = None,
+    found: Callable[[Candidate], None] | None = None,
 ) -> Plan:
     """Find the mechanism of least error for a task at (epsilon, delta), and certify it.
 
@@ -158,7 +159,8 @@ def plan(
     - `attempts` is how many plans are made at most, of which one is run: they share the chance of an error.
     - `seed` makes the certificate reproducible; by default it comes from the system's entropy, and is recorded. The
       choice of the mechanism does not depend on it.
-    - `compute` says where samples are drawn, and does not change the result; `progress` is told how far it is.
+    - `compute` says where samples are drawn, and does not change the result; `progress` is told how far it is, and
+      `found` each candidate when its noise is known, and again when it is known better.
     - `journal`, if given, is a file that holds what was drawn and decided so far. The same call goes on from there,
       after a crash and with any `compute`, and ends in the identical plan.
 
@@ -177,9 +179,10 @@ def plan(
         model_size,
     )
 
-    def planned(run: Run, task: Task, estimate: bool) -> Plan:
+    def planned(run: Run, task: Task, estimate: bool, told: Callable[[Candidate], None] | None) -> Plan:
         listed = list(candidates(task, schemes, max_bands, min_sep, model_size, noise_memory))
-        return _plan(task, listed, tune, estimate, Search(task, run.seed, run.compute, run.progress, attempts))
+        search = Search(task, run.seed, run.compute, run.progress, attempts, told)
+        return _plan(task, listed, tune, estimate, search)
 
     inputs = {
         "num_examples": num_examples,
@@ -201,11 +204,11 @@ def plan(
         "attempts": attempts,
     }
     with begin(journal, "plan", inputs, seed, compute, progress) as run:
-        best = planned(run, task, estimate)
+        best = planned(run, task, estimate, found)
         cut = [one for one in best.table if one.cut]
         if cut:
             # Only an estimate: of two that are tested, one must not be chosen by the outcome.
-            wider = planned(run, replace(task, max_batch_size=_sufficient_size(cut, task)), True)
+            wider = planned(run, replace(task, max_batch_size=_sufficient_size(cut, task)), True, None)
             best = replace(best, wider=dated(wider, run.date)) if wider.error < best.error else best
         best = dated(best, run.date)
         return run.finish(best, best.statement)

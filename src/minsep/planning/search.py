@@ -1,6 +1,7 @@
 """The noise that each candidate needs, by estimates; and the certificate of the one that is chosen."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 
@@ -42,10 +43,18 @@ _LONGEST_SAMPLED = 50_000
 class Search:
     """Measures the candidates of one task."""
 
-    def __init__(self, task: Task, seed: int, compute: Compute, progress: Report | None, attempts: int = 1) -> None:
+    def __init__(
+        self,
+        task: Task,
+        seed: int,
+        compute: Compute,
+        progress: Report | None,
+        attempts: int = 1,
+        found: Callable[[Candidate], None] | None = None,
+    ) -> None:
         self._task, self._budget, self.seed = task, task.budget, seed
         self._laws: dict[Direction, Law] = {}
-        self._compute, self._progress, self._attempts = compute, progress, attempts
+        self._compute, self._progress, self._attempts, self._found = compute, progress, attempts, found
 
     def estimate_all(self, listed: list[Candidate]) -> list[Candidate]:
         """Return the candidates with the noise that each needs, exact ones first: they show where to look.
@@ -218,7 +227,10 @@ class Search:
 
     def _measured(self, candidate: Candidate, noise_multiplier: float) -> Candidate:
         error = self._task.workload.error(candidate.strategy(self._task), noise_multiplier)
-        return replace(candidate, noise_multiplier=noise_multiplier, error=error)
+        measured = replace(candidate, noise_multiplier=noise_multiplier, error=error)
+        if self._found is not None:
+            self._found(measured)
+        return measured
 
     @property
     def _spacing(self) -> float:

@@ -1,0 +1,46 @@
+"""`minsep serve`: a page on this machine to explore plans and to certify them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from minsep.cli.options import WORK, Workers
+
+
+def serve(
+    port: Annotated[int, typer.Option(help="Port on the loopback address; 0 is any that is free.")] = 8765,
+    folder: Annotated[Path, typer.Option(help="Folder that keeps the runs.")] = Path("minsep-runs"),
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Also answer to this name, as a proxy on this machine passes it on: plans.example.org; may be given "
+            "several times.",
+            rich_help_panel=WORK,
+        ),
+    ] = None,
+    workers: Workers = None,
+) -> None:
+    """Open a page to try numbers until they make sense, and to certify plans. It answers to this machine alone.
+
+    Example: `minsep serve --folder plans --no-browser`
+    """
+    from minsep import _validation as validate
+
+    validate.all_of(
+        lambda: validate.integer(port=port, at_least=0, at_most=65_535),
+        lambda: workers is None or validate.integer(workers=workers, at_least=1),
+        lambda: _check_web(),
+    )
+    from minsep.serve.server import run
+
+    run(port, folder, browser, tuple(allow_host or ()), workers)
+
+
+def _check_web() -> None:
+    from importlib.util import find_spec
+
+    for package in ("starlette", "uvicorn", "plotly"):
+        if find_spec(package) is None:
+            raise ValueError(f"minsep serve needs {package}: pip install 'minsep[web]'.")

@@ -1,0 +1,202 @@
+"""Estimates of a plan, as they are computed; pages that ask for the same share the work."""
+
+import asyncio
+import contextlib
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+from minsep.serve.inputs import SAMPLED, Inputs, by_field
+from minsep.serve.workers import Message, Send, messages
+
+PATIENCE = 60.0
+"""Seconds: estimates that should take longer are asked for first."""
+MOST_PATIENCE = 1800.0
+_KEPT = 64  # finished answers
+_AT_ONCE = 2
+_LINGER = 3.0  # seconds that work goes on for a page that is being reloaded
+_EPSILON_STEPS = (0.25, 0.5, 0.71, 1.41, 2.0, 4.0)
+_LEAST_EPSILON, _MOST_EPSILON = 0.01, 100.0
+
+
+def candidate_as_data(candidate: Any) -> dict[str, Any]:
+    """Return a candidate for the page."""
+    names = ("scheme", "bands", "min_sep", "shrink", "noise_multiplier", "error", "exact", "skipped")
+    return {"name": candidate.name} | {name: getattr(candidate, name) for name in names}
+
+
+def plan_as_data(plan: Any) -> dict[str, Any]:
+    """Return the answer of a plan for the page."""
+    return {
+        "statement": plan.statement,
+        "certified": plan.certified,
+        "estimated": plan.estimated,
+        "chosen": candidate_as_data(plan.chosen),
+        "noise_multiplier": plan.mechanism.noise_multiplier,
+        "error": plan.error,
+        "workload": plan.task.workload.name,
+        "baseline": candidate_as_data(plan.baseline),
+        "table": [candidate_as_data(one) for one in plan.table],
+    }
+
+
+def estimate(send: Send, inputs: Inputs, workers: int | None) -> None:
+    """Send candidates as their noise is known, the plan by estimates, and then what it is at other epsilons."""
+    import minsep
+    from minsep.planning import Candidate, at_epsilons
+
+    began = time.monotonic()
+    compute = minsep.Compute(workers=workers)
+    best = minsep.plan(
+        **inputs.options,
+        estimate=True,
+        seed=0,
+        compute=compute,
+        progress=lambda event: send(
+            {"kind": "progress", "detail": str(event), "done": event.done, "total": event.total}
+        ),
+        found=lambda one: send({"kind": "candidate"} | candidate_as_data(one)),
+    )
+    send({"kind": "answer", "seconds": time.monotonic() - began} | plan_as_data(best))
+    dp_sgd = Candidate("poisson", 1, 1)
+    shown = [dp_sgd] if best.chosen.scheme == "poisson" else [dp_sgd, best.chosen]
+    epsilons = [step * inputs.epsilon for step in _EPSILON_STEPS]
+    within = [value for value in epsilons if _LEAST_EPSILON <= value <= _MOST_EPSILON]
+    for epsilon, found in at_epsilons(best.task, shown, within, compute=compute):
+        send({"kind": "epsilon", "epsilon": epsilon} | candidate_as_data(found))
+
+
+def exact_part(inputs: Inputs) -> Inputs | None:
+    """Return the inputs without what needs samples: what is quick whatever the task. None if nothing is left."""
+    schemes = tuple(name for name in inputs.schemes if name not in SAMPLED)
+    return replace(inputs, schemes=schemes) if schemes else None
+
+
+class _Shared:
+    """The messages of one plan, for all that ask for it."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.ended = False
+        self.readers = 0
+        self.task: asyncio.Task[None] | None = None
+        self._changed = asyncio.Condition()
+
+    async def add(self, *more: Message, ended: bool = False) -> None:
+        async with self._changed:
+            self.messages += more
+            self.ended = self.ended or ended
+            self._changed.notify_all()
+
+    async def follow(self) -> AsyncIterator[Message]:
+        place = 0
+        while True:
+            async with self._changed:
+                while not self.ended and len(self.messages) == place:
+                    await self._changed.wait()
+            if len(self.messages) == place:
+                return
+            yield self.messages[place]
+            place += 1
+
+
+class Estimates:
+    """Plans by estimates: few at once, the others wait; nobody waits for work that nobody wants any more."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        self._workers = workers
+        self._shared: OrderedDict[tuple[Inputs, bool], _Shared] = OrderedDict()
+        self._turn = asyncio.Semaphore(_AT_ONCE)
+
+    async def follow(self, inputs: Inputs, patient: bool) -> AsyncIterator[Message]:
+        """Yield the messages of a plan from the first on.
+
+        - `patient` is whether to go on where it takes longer than `PATIENCE`.
+        """
+        key = inputs, patient
+        shared = self._shared.get(key)
+        if shared is None:
+            shared = self._shared[key] = _Shared()
+            shared.task = asyncio.create_task(self._work(shared, inputs, patient))
+        self._shared.move_to_end(key)
+        shared.readers += 1
+        try:
+            async for message in shared.follow():
+                yield message
+        finally:
+            shared.readers -= 1
+            if not shared.readers and not shared.ended:
+                asyncio.get_running_loop().call_later(_LINGER, self._abandon, key)
+
+    async def close(self) -> None:
+        """End all work."""
+        tasks = [shared.task for shared in self._shared.values() if shared.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _abandon(self, key: tuple[Inputs, bool]) -> None:
+        shared = self._shared.get(key)
+        if shared is not None and not shared.readers and not shared.ended:
+            del self._shared[key]
+            if shared.task is not None:
+                shared.task.cancel()
+
+    def _make_room(self) -> None:
+        ended = [key for key, shared in self._shared.items() if shared.ended and not shared.readers]
+        for key in ended[: max(0, len(ended) - _KEPT)]:
+            del self._shared[key]
+
+    async def _work(self, shared: _Shared, inputs: Inputs, patient: bool) -> None:
+        seconds = inputs.seconds
+        asks = seconds > PATIENCE and not patient
+        tried = exact_part(inputs) if asks else inputs
+        if asks:
+            await shared.add(_question(f"Estimates of {' and '.join(_sampled(inputs))} would take about", seconds))
+        if tried is not None:
+            if self._turn.locked():
+                await shared.add({"kind": "progress", "detail": "waiting for other estimates to end"})
+            async with self._turn:
+                await self._estimate(shared, tried, patient)
+        await shared.add({"kind": "end"}, ended=True)
+        self._make_room()
+
+    async def _estimate(self, shared: _Shared, inputs: Inputs, patient: bool) -> None:
+        seconds = MOST_PATIENCE if patient else PATIENCE
+        try:
+            async with (
+                asyncio.timeout(seconds),
+                contextlib.aclosing(messages(estimate, inputs, self._workers)) as told,
+            ):
+                async for message in told:
+                    if message["kind"] == "problem":
+                        message |= {"problems": by_field(message["problem"])}
+                    await shared.add(message)
+        except TimeoutError:
+            if any(message["kind"] == "answer" for message in shared.messages):
+                return  # all but the last of the curve
+            await shared.add(_question("The estimates were stopped after", seconds))
+
+
+def _sampled(inputs: Inputs) -> list[str]:
+    from minsep.planning import FAMILIES
+
+    return [FAMILIES[name].words for name in inputs.schemes if name in SAMPLED]
+
+
+def _question(words: str, seconds: float) -> Message:
+    return {"kind": "question", "seconds": seconds, "detail": f"{words} {in_words(seconds)}."}
+
+
+def in_words(seconds: float) -> str:
+    """Return a time in words.
+
+    >>> in_words(40), in_words(200)
+    ('40 seconds', '3 minutes')
+    """
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} seconds"
+    minutes = seconds / 60
+    return f"{minutes:.0f} minutes" if minutes < 90 else f"{minutes / 60:.0f} hours"

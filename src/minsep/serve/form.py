@@ -1,0 +1,103 @@
+"""The fields of the page: what each is called, what it means, and where its slider ends."""
+
+from typing import Any
+
+FIELDS: tuple[dict[str, Any], ...] = (
+    {
+        "name": "examples",
+        "label": "Examples",
+        "help": "Number of examples in the dataset. More examples hide each of them better.",
+        "default": "60000",
+        "slider": {"least": 100, "most": 1e8, "whole": True},
+    },
+    {
+        "name": "batch_size",
+        "label": "Batch size",
+        "help": "Expected number of examples in a batch. Larger batches drown the noise, and cost more privacy a step.",
+        "default": "512",
+        "slider": {"least": 1, "most": 1e5, "whole": True},
+    },
+    {
+        "name": "iterations",
+        "label": "Iterations",
+        "help": "Number of training steps.",
+        "default": "2000",
+        "slider": {"least": 10, "most": 20_000, "whole": True},
+    },
+    {
+        "name": "epsilon",
+        "label": "Epsilon (ε)",
+        "help": "Privacy budget. At most e^ε times the odds for anyone who guesses whether an example was there.",
+        "default": "4",
+        "slider": {"least": 0.1, "most": 32},
+    },
+    {
+        "name": "delta",
+        "label": "Delta (δ)",
+        "help": "Chance that the bound by ε fails. It should be well below one over the number of examples.",
+        "default": "1e-5",
+        "slider": {"least": 1e-12, "most": 1e-2, "digits": 1},
+    },
+    {
+        "name": "model_size",
+        "label": "Model size",
+        "help": "Number of trained parameters, for the memory that noise takes. Empty: not limited.",
+        "default": "",
+        "slider": {"least": 1e3, "most": 1e11, "whole": True},
+    },
+    {
+        "name": "max_batch_size",
+        "label": "Largest batch",
+        "help": "Larger batches are cut to this size, smaller ones are padded. Empty: none is cut.",
+        "default": "",
+        "more": True,
+        "slider": {"least": 1, "most": 1e6, "whole": True},
+    },
+    {
+        "name": "max_bands",
+        "label": "Most bands",
+        "help": "Most diagonals of the strategy: for how many steps noise is correlated.",
+        "default": "64",
+        "more": True,
+        "slider": {"least": 1, "most": 1024, "whole": True, "powers": True},
+    },
+    {
+        "name": "min_sep",
+        "label": "Separation of b-min-sep",
+        "help": "Least iterations from one participation of an example to its next. Empty: several are tried.",
+        "default": "",
+        "more": True,
+        "slider": {"least": 1, "most": 1024, "whole": True, "powers": True},
+    },
+    {
+        "name": "momentum",
+        "label": "Momentum",
+        "help": "Momentum of SGD, from 0 to below 1.",
+        "default": "0",
+        "more": True,
+        "slider": {"least": 0, "most": 0.99, "linear": True},
+    },
+    {
+        "name": "horizon",
+        "label": "Horizon",
+        "help": "How many steps back noise still matters, as weight decay has it. Empty: it never fades.",
+        "default": "",
+        "more": True,
+        "slider": {"least": 1, "most": 10_000, "whole": True},
+    },
+    {
+        "name": "schedule",
+        "label": "Learning rate",
+        "help": "How the learning rate changes over the run.",
+        "default": "constant",
+        "more": True,
+        "choices": ("constant", "linear-decay", "cosine"),
+    },
+    {
+        "name": "schemes",
+        "label": "Schemes to try",
+        "help": "How batches are sampled.",
+        "default": "",
+        "more": True,
+    },
+)
