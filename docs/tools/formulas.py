@@ -20,6 +20,15 @@ _FENCES = {
 }
 """Brackets that the converter takes for letters or for operators between two terms."""
 
+_SPACING = (
+    ("<mo>&#x0002F;</mo>", '<mo lspace="0" rspace="0">/</mo>'),
+    ("<mi>&#x0007E;</mi>", "<mo>∼</mo>"),
+    ("<mi>&#x02016;</mi>", "<mo>‖</mo>"),
+    ('<mo movablelimits="true">Pr</mo>', "<mi>Pr</mi>"),
+    (r"(<mi>(?:log|ln|exp)</mi>)(?!<mo)", r'\1<mspace width="0.17em" />'),
+)
+"""What TeX sets closer, or further apart, than a browser does."""
+
 
 def mathml(tex: str, *, block: bool) -> str:
     """Return a formula as MathML.
@@ -35,6 +44,8 @@ def mathml(tex: str, *, block: bool) -> str:
     for placeholder, character, form in _FENCES.values():
         bracket = f'<mo stretchy="false" form="{form}">{character}</mo>'
         text = re.sub(f"<m[io]>{placeholder}</m[io]>", bracket, text)
+    for pattern, replacement in _SPACING:
+        text = re.sub(pattern, replacement, text)
     if "\\" in text or "<mi>&</mi>" in text or re.search("[\ue000-\ue007]", text):
         raise ValueError(f"This formula has a command that is not known to latex2mathml: {tex.strip()}")
     return text

@@ -45,6 +45,6 @@ def blocks(page, *languages):
 
 
 def without_code(text):
-    """Return a page without its blocks of code, its formulas and its inline code."""
+    """Return a page without its blocks of code and its inline code."""
     text = re.sub(r"^( *)```.*?^\1```", "", text, flags=re.DOTALL | re.MULTILINE)
     return re.sub(r"`[^`\n]*`", "", text)

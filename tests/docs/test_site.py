@@ -105,6 +105,12 @@ def test_a_page_names_no_place_on_a_machine(page):
     assert not re.findall(r"(?<![\w.:/])/(?:home|root|work|tmp|Users|mnt)/\S*", page.read_text())
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_formulas_are_in_tex(page):
+    text = re.sub(r"\$\$.+?\$\$|\$[^$]+\$", "", without_code(page.read_text()), flags=re.DOTALL)
+    assert not re.findall(r"\w\^[-\w(]|\w_\(|\bQED\b", text)
+
+
 def test_tools_do_what_their_examples_say():
     for name in ("formulas", "doctests", "reference"):
         results = doctest.testmod(tool(name))
