@@ -20,9 +20,12 @@ _FENCES = {
 }
 """Brackets that the converter takes for letters or for operators between two terms."""
 
+_LONG = 45
+"""Characters of TeX from which on a formula in a line may be wider than a telephone."""
+
 _SPACING = (
     ("<mo>&#x0002F;</mo>", '<mo lspace="0" rspace="0">/</mo>'),
-    ("<mi>&#x0007E;</mi>", "<mo>∼</mo>"),
+    ("<mi>&#x0007E;</mi>", "<mo>&#x223C;</mo>"),
     ("<mi>&#x02016;</mi>", "<mo>‖</mo>"),
     ('<mo movablelimits="true">Pr</mo>', "<mi>Pr</mi>"),
     (r"(<mi>(?:log|ln|exp)</mi>)(?!<mo)", r'\1<mspace width="0.17em" />'),
@@ -57,6 +60,7 @@ def on_page_content(page_html: str, **_: Any) -> str:
     def replaced(match: re.Match[str]) -> str:
         tag, opening, tex = match.groups()
         block = opening == "["
-        return f'<{tag} class="formula">{mathml(html.unescape(tex), block=block)}</{tag}>'
+        kind = "formula long" if not block and len(tex) > _LONG else "formula"
+        return f'<{tag} class="{kind}">{mathml(html.unescape(tex), block=block)}</{tag}>'
 
     return _FORMULA.sub(replaced, page_html)
