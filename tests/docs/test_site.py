@@ -1,6 +1,7 @@
 """The site builds without a warning, every page can be reached, links lead somewhere, nothing public is left out."""
 
 import doctest
+import hashlib
 import importlib.util
 import os
 import re
@@ -11,6 +12,7 @@ import pytest
 import yaml
 from markdown.extensions.toc import slugify
 
+import minsep
 from tests.docs.pages import PAGES, ROOT, name_of, without_code
 
 DOCS = ROOT / "docs"
@@ -131,3 +133,12 @@ def test_formulas_become_mathml():
 def test_an_unknown_command_in_a_formula_is_an_error():
     with pytest.raises(ValueError, match="not known"):
         tool("formulas").mathml(r"\nonsense{x}", block=False)
+
+
+def test_the_statement_in_the_documentation_is_of_its_certificate():
+    certificate = DOCS / "assets" / "default-plan.json"
+    made = minsep.statement(certificate, model="the default plan", data="60,000 examples", verify=False, estimate=False)
+    shown = (DOCS / "example-statement.md").read_text()
+    told = [line for line in made.to_markdown().splitlines() if "verif" not in line.lower()]
+    assert [line for line in told if line.startswith("- ") and line not in shown] == []
+    assert hashlib.sha256(certificate.read_bytes()).hexdigest() in shown

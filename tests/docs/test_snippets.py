@@ -60,7 +60,7 @@ def certificate(num_examples, batch_size, iterations):
 def prepare(page):
     """Write the files that a page talks about: exact certificates, which are quick to make and to check."""
     made = certificate(1500, 150, 150) if page == "docs/first-model.md" else certificate(2000, 50, 100)
-    for name in ("certificate.json", "first.json", "second.json"):
+    for name in ("certificate.json", "default-plan.json", "first.json", "second.json"):
         made.save(name)
     edges = [f"{k},{k // 2}\n{k},{1000 + k // 3}\n" for k in range(600)]
     with open("edges.csv", "w") as file:
