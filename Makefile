@@ -1,9 +1,10 @@
 # `make plan` and `make test` set up all they need in .venv; everything else builds on them.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := src tests benchmarks experiments examples
+SOURCES := src tests benchmarks experiments examples docs/tools
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
-.PHONY: plan serve test test-slow test-lowest check format benchmark dist clean
+.PHONY: plan serve test test-slow test-lowest check format docs benchmark dist clean
 
 plan: .venv/light
 	@echo "Planning for 60,000 examples, batches of 512, 2,000 iterations, epsilon 4, delta 1e-5: about half a minute."
@@ -30,10 +31,16 @@ check: .venv/ready
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(MKDOCS) build --strict --quiet
 
 format: .venv/ready
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
+
+# A broken link, or a public name that the reference leaves out, is an error.
+docs: .venv/ready
+	$(MKDOCS) build --strict --quiet
+	@echo "The documentation is in site/index.html; to search it, run: $(BIN)/python -m http.server --directory site"
 
 benchmark: .venv/benchmarks
 	$(BIN)/python -m benchmarks.foundation
@@ -85,4 +92,4 @@ dist: .venv/ready
 	$(BIN)/pytest -q tests/packaging
 
 clean:
-	rm -rf .venv .venv-lowest build dist
+	rm -rf .venv .venv-lowest build dist site
