@@ -51,7 +51,7 @@ benchmark: .venv/benchmarks
 	@touch $@
 
 .venv/web: .venv/light
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[web,report]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[web]'
 	@touch $@
 
 .venv/ready: .venv/light
