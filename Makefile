@@ -22,7 +22,7 @@ check: .venv/ready
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(MKDOCS) build --strict --quiet
+	$(MKDOCS) build --strict
 
 format: .venv/ready
 	$(BIN)/ruff check --fix $(SOURCES)
@@ -30,7 +30,7 @@ format: .venv/ready
 
 # A broken link, or a public name that the reference leaves out, is an error.
 docs: .venv/ready
-	$(MKDOCS) build --strict --quiet
+	$(MKDOCS) build --strict
 	@echo "The documentation is in site/index.html; to search it, run: $(BIN)/python -m http.server --directory site"
 
 benchmark: .venv/benchmarks
