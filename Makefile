@@ -31,7 +31,7 @@ check: .venv/ready
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(MKDOCS) build --strict --quiet
+	$(MKDOCS) build --strict
 
 format: .venv/ready
 	$(BIN)/ruff check --fix $(SOURCES)
@@ -39,7 +39,7 @@ format: .venv/ready
 
 # A broken link, or a public name that the reference leaves out, is an error.
 docs: .venv/ready
-	$(MKDOCS) build --strict --quiet
+	$(MKDOCS) build --strict
 	@echo "The documentation is in site/index.html; to search it, run: $(BIN)/python -m http.server --directory site"
 
 benchmark: .venv/benchmarks
@@ -60,7 +60,7 @@ benchmark: .venv/benchmarks
 	@touch $@
 
 .venv/web: .venv/light
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[web,report]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[web]'
 	@touch $@
 
 .venv/ready: .venv/light

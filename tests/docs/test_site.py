@@ -5,6 +5,7 @@ import hashlib
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -27,7 +28,7 @@ def tool(name):
 
 
 def build(source, site):
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", site]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", site]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     return subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=300, env=environment)
 
@@ -35,7 +36,7 @@ def build(source, site):
 def test_the_site_builds_without_a_warning(tmp_path):
     result = build(ROOT, tmp_path)
     assert result.returncode == 0, result.stderr
-    assert not result.stderr
+    assert "WARNING" not in result.stderr
     pages = list(tmp_path.rglob("*.html"))
     assert len(pages) >= len(PAGES) - 1
     for page in pages:
@@ -44,6 +45,19 @@ def test_the_site_builds_without_a_warning(tmp_path):
         assert not [each for each in loaded if re.match("https?:|//", each[0] or each[1])], page
         assert "arithmatex" not in text, page
         assert "doc-symbol-module" not in text, page
+
+
+def test_a_broken_link_or_a_missing_name_fails_the_build(tmp_path):
+    shutil.copytree(DOCS, tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    (tmp_path / "src").symlink_to(ROOT / "src")
+    page, reference = tmp_path / "docs" / "cite.md", tmp_path / "docs" / "api" / "schemes.md"
+    page.write_text(page.read_text() + "\n[nowhere](faq.md#never-asked)\n")
+    reference.write_text(reference.read_text().replace("::: minsep.Poisson\n", ""))
+    result = build(tmp_path, tmp_path / "site")
+    assert result.returncode != 0
+    assert "#never-asked" in result.stderr
+    assert "minsep.Poisson is missing" in result.stderr
 
 
 def nav(entries):

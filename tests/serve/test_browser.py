@@ -118,6 +118,7 @@ def test_a_field_and_its_slider_are_one_and_the_address_is_the_plan(browser: Any
         page.select_option("#schedule", "cosine")
         page.fill("#momentum", "0.5")
         answered(page)
+        assert page.inner_text("#more > summary") == "More options (4 set)"
         shared = page.evaluate("location.href")
         page.goto("about:blank")
         page.goto(shared)
@@ -227,6 +228,7 @@ def test_from_the_first_number_to_the_saved_certificate(browser: Any, served: Se
     with opened(browser, served, EXACT, permissions=["clipboard-read", "clipboard-write"]) as page:
         answered(page)
         page.fill("#epsilon", "2")
+        page.click("#more > summary")
         for scheme in ("cyclic-poisson", "min-sep"):
             page.locator(f"[name=scheme][value={scheme}]").set_checked(scheme == "min-sep")
         answered(page)
@@ -290,7 +292,7 @@ def test_two_plans_side_by_side(browser: Any, served: Served) -> None:
         page.click("#certify")
         until(page, f"document.querySelectorAll('#runs-list .run .chip.good').length > {first - 1}")
         until(page, "document.querySelectorAll('#runs-list progress').length === 0")
-        boxes = page.locator(".compare input")
+        boxes = page.locator("#runs-list .compare input")
         boxes.nth(0).check()
         boxes.nth(1).check()
         rows = page.locator("#comparison tr.differs").all_inner_texts()

@@ -115,7 +115,6 @@ export function write(values) {
     byId(field.name).value = text;
     if (field.slider) follow(field);
   }
-  if (spec.fields.some((field) => field.more && (values[field.name] ?? field.default) !== field.default)) byId("more").open = true;
 }
 
 export function set(name, value) {
@@ -158,6 +157,8 @@ function about() {
     ? `${digits(epochs, 3)} ${epochs === 1 ? "epoch" : "epochs"} of ${whole(Math.max(1, Math.round(examples / batch)))} batches.` : "";
   byId("delta-derived").textContent = Number.isFinite(delta * examples) && delta * examples > 0.999
     ? "This is one over the number of examples, or more: too much." : "";
+  const more = spec.fields.filter((field) => field.more && (texts[field.name] ?? field.default) !== field.default);
+  byId("more-summary").textContent = more.length ? `More options (${more.length} set)` : "More options";
   const known = Object.fromEntries(Object.entries(texts).filter(([name, text]) => text !== spec.fields.find((field) => field.name === name).default));
   const alike = spec.presets.findIndex(({ values }) => {
     const own = Object.fromEntries(Object.entries(values).filter(([name, text]) => text !== spec.fields.find((field) => field.name === name).default));

@@ -238,10 +238,10 @@ function attackerPlot({ inputs }) {
     { type: "scatter", mode: "lines", x: shares, y: shares, name: "guessing", line: { color: GREY, width: 2, dash: "dash" }, hovertemplate: "false positives %{x:.2%}<br>true positives %{y:.2%}<extra>guessing</extra>" },
     { type: "scatter", mode: "lines", x: shares, y: bound, name: "at most, for any attacker", fill: "tonexty", fillcolor: BAND, line: { color: ORANGE, width: 2.5 }, hovertemplate: "false positives %{x:.2%}<br>true positives at most %{y:.2%}<extra></extra>" },
   ], layout("false positives", "true positives", {
-    xaxis: { type: "log", range: ends.map(Math.log10), tickvals: [1e-4, 1e-3, 1e-2, 0.1, 1], ticktext: ["0.01 %", "0.1 %", "1 %", "10 %", "100 %"] },
+    xaxis: { type: "log", range: [Math.log10(ends[0]), 0.02], tickvals: [1e-4, 1e-3, 1e-2, 0.1, 1], ticktext: ["0.01 %", "0.1 %", "1 %", "10 %", "100 %"] },
     yaxis: { type: "log", range: [-4, 0.05], tickvals: [1e-4, 1e-3, 1e-2, 0.1, 1], ticktext: ["0.01 %", "0.1 %", "1 %", "10 %", "100 %"] },
   }));
   const at = (share) => percent(truePositives(share, epsilon, delta));
-  tell("attacker", `Whoever tells at most 1 % of absent examples to be there finds at most ${at(0.01)} of those that are. This holds for any attacker at (${digits(epsilon)}, ${digits(delta, 3)})-DP, however much they know; real attacks find far less.`,
+  tell("attacker", `A test that wrongly flags 1 % of the examples outside the data flags at most ${at(0.01)} of those in it. This holds for any attacker at (${digits(epsilon)}, ${digits(delta, 3)})-DP, whatever they know; the attacks that are known do far worse.`,
     table(["false positives", "true positives at most", "guessing"], [0.001, 0.01, 0.1].map((share) => [percent(share), at(share), percent(share)]), { caption: "True positives against false positives" }));
 }

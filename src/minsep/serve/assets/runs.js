@@ -5,7 +5,9 @@ import { digits, duration, whole } from "./numbers.js";
 
 const BUSY = ["queued", "running"];
 const CHIP = { certified: "good", "not certified": "bad", failed: "bad", running: "busy", queued: "busy" };
-const LABELS = { "certificate.json": "Certificate", "report.html": "Report", "statement.html": "Statement", "statement.md": "Statement as Markdown" };
+const LABELS = {
+  "certificate.json": "Download the certificate", "report.html": "Report", "statement.html": "Statement", "statement.md": "Download the statement as Markdown",
+};
 const ROWS = {
   examples: "examples", batch_size: "batch size", iterations: "iterations", epsilon: "epsilon", delta: "delta", model_size: "model size",
   max_batch_size: "largest batch", max_bands: "most bands", min_sep: "separation", momentum: "momentum", horizon: "horizon", schedule: "learning rate", schemes: "schemes",
@@ -99,7 +101,7 @@ function runCard(run) {
     element("span", { class: `chip ${CHIP[run.state] ?? ""}` }, run.state === "certified" ? "✓ certified" : run.state),
     element("h3", {}, ...prose(title(run))),
     element("span", { class: "quiet" }, new Date(run.created).toLocaleString(), run.seconds ? `, in ${duration(run.seconds)}` : ""),
-    run.result.statement ? element("label", { class: "compare" }, element("input", { type: "checkbox", checked: chosen.includes(run.id), value: run.id, onchange: choose }), "Compare") : null,
+    run.result.statement ? element("label", { class: "compare" }, element("input", { type: "checkbox", checked: chosen.includes(run.id), value: run.id, onchange: choose, "aria-label": `Compare ${title(run)}` }), "Compare") : null,
   );
   const parts = [head];
   if (busy) {
@@ -108,10 +110,10 @@ function runCard(run) {
   } else {
     if (run.problem) parts.push(element("p", { class: "problem" }, run.problem));
     if (run.result.statement) parts.push(element("p", {}, ...prose(run.result.statement)));
-    const links = run.files.filter((name) => LABELS[name]).map((name) =>
+    const links = Object.keys(LABELS).filter((name) => run.files.includes(name)).map((name) =>
       name.endsWith(".html")
         ? element("a", { class: "button", href: `/runs/${run.id}/${name}`, target: "_blank", rel: "noopener" }, LABELS[name])
-        : element("a", { class: "button", href: `/runs/${run.id}/${name}`, download: name }, `Download the ${LABELS[name].toLowerCase()}`));
+        : element("a", { class: "button", href: `/runs/${run.id}/${name}`, download: name }, LABELS[name]));
     parts.push(element(
       "div", { class: "actions" }, ...links,
       element("a", { class: "button", href: `?${new URLSearchParams(run.texts)}` }, "Explore it"),
