@@ -46,6 +46,10 @@ LEFT_OUT = [
     ("docs/from-jax-privacy.md", "needs jax-privacy"),
     ("docs/from-opacus.md", "needs Opacus"),
     ("docs/from-tensorflow-privacy.md", "needs TensorFlow Privacy"),
+    ("docs/scaling.md", "it starts processes; the tests of the engine do it"),
+    ("docs/scaling.md", "it starts processes; the tests of the engine do it"),
+    ("docs/scaling.md", "needs Slurm"),
+    ("docs/scaling.md", "needs Slurm"),
     ("docs/training.md", "needs several processes"),
 ]
 """The blocks that are not run; whoever adds one says so here."""
