@@ -34,7 +34,7 @@ export function table(headings, rows, { words = false, caption = "", classes = [
   );
   return element(
     "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption || headings[0] },
+    { class: "scroll", tabindex: "0", role: "group", "aria-label": caption || headings[0] },
     element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body)),
   );
 }
