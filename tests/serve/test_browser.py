@@ -290,7 +290,7 @@ def test_two_plans_side_by_side(browser: Any, served: Served) -> None:
         answered(page)
         first = page.locator("#runs-list .run").count()
         page.click("#certify")
-        until(page, f"document.querySelectorAll('#runs-list .run .chip.good').length > {first - 1}")
+        until(page, f"document.querySelectorAll('#runs-list .run').length === {first + 1}")
         until(page, "document.querySelectorAll('#runs-list progress').length === 0")
         boxes = page.locator("#runs-list .compare input")
         boxes.nth(0).check()
@@ -370,7 +370,7 @@ def test_keyboard_alone(browser: Any, served: Served) -> None:
 def test_hostile_addresses_stay_words(browser: Any, served: Served) -> None:
     hostile = "<img src=x onerror=window.hostile=1>"
     with opened(browser, served, EXACT | {"examples": hostile, "schemes": hostile, hostile: hostile}) as page:
-        until(page, "document.getElementById('examples-problem').textContent !== ''")
+        until(page, "Boolean(document.getElementById('examples-problem')?.textContent)")
         assert page.evaluate("window.hostile") is None
         assert hostile[:20] in page.inner_text("#examples-problem")
 

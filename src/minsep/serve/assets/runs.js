@@ -129,7 +129,7 @@ function repeat(run) {
     const button = element("button", { type: "button", class: "small" }, `Copy the ${name}`);
     button.addEventListener("click", () => copy(text, button));
     const take = run.files.includes(file) ? element("a", { class: "button small", href: `/runs/${run.id}/${file}`, download: file }, "Download") : null;
-    return [element("pre", { tabindex: "0", role: "group", "aria-label": name }, text.trimEnd()), element("div", { class: "actions" }, button, take)];
+    return [element("pre", { tabindex: "0", role: "group", "aria-label": `${name} of ${title(run)}` }, text.trimEnd()), element("div", { class: "actions" }, button, take)];
   };
   return element("details", { open: run.id === newest }, element("summary", {}, "Repeat it"), ...block("command", run.command, "plan.sh"), ...block("Python", run.python, "plan.py"));
 }
