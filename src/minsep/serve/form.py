@@ -34,7 +34,7 @@ FIELDS: tuple[dict[str, Any], ...] = (
     {
         "name": "delta",
         "label": "Delta (δ)",
-        "help": "Chance that the bound by ε fails. It should be well below one over the number of examples.",
+        "help": "A small probability beside the bound by ε. It should be well below one over the number of examples.",
         "default": "1e-5",
         "slider": {"least": 1e-12, "most": 1e-2, "digits": 1},
     },
