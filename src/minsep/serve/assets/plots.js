@@ -203,7 +203,7 @@ function separationPlot({ candidates, best }) {
   }));
   tell("separation",
     own.length
-      ? `The ${NAMES[quantity]} of b-min-sep before tuning: darker is less. Examples stay away for at least b iterations; the longest, b = ${whole(separations.at(-1))}, is an epoch.`
+      ? `The ${NAMES[quantity]} of b-min-sep before tuning: the bluer, the less. Examples stay away for at least b iterations; the longest, b = ${whole(separations.at(-1))}, is an epoch.`
       : "Nothing here yet: b-min-sep and balls-in-bins are estimated last, or are not among the schemes to try.",
     table(["separation", ...bands.map((size) => `${whole(size)} bands`)], separations.map((separation) => [whole(separation), ...bands.map((size) => digits(cell(separation, size)?.[quantity] ?? NaN))]), { caption: "By bands and separation" }));
 }
