@@ -7,6 +7,7 @@ import pytest
 from dp_accounting.pld import common, privacy_loss_distribution
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 import minsep
 from minsep.statements import compose
@@ -66,3 +67,14 @@ def test_a_delta_that_is_too_small_is_refused():
 def test_too_many_different_epsilons_are_refused():
     with pytest.raises(ValueError, match="round epsilons up"):
         compose([minsep.Budget(1.0 + place / 100, 1e-9) for place in range(21)])
+
+
+def test_many_equal_runs_keep_all_of_their_probability():
+    """By the central limit theorem the losses of a million small budgets are nearly normal."""
+    runs, epsilon = 1_000_000, 1e-3
+    found = compose([minsep.Budget(epsilon, 1e-15)] * runs, 0.05)
+    mean, deviation = runs * epsilon * math.tanh(epsilon / 2), epsilon * math.sqrt(runs)
+    gaussian = stats.norm.sf((found.epsilon - mean) / deviation) - math.exp(found.epsilon) * stats.norm.sf(
+        (found.epsilon + mean) / deviation
+    )
+    assert gaussian == pytest.approx(0.05, rel=1e-4)

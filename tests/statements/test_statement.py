@@ -80,7 +80,8 @@ def test_estimates_can_be_left_out(certificate):
 def test_users_are_named_with_their_bound(users):
     stated = minsep.statement(users, estimate=False)
     assert stated.summary.endswith("for every user, with all of their examples.")
-    assert "one user, who has at most 2 examples" in stated.to_markdown()
+    assert "one user, with all of their examples" in stated.to_markdown()
+    assert "| Examples of a user | at most 2 |" in stated.to_markdown()
 
 
 def test_a_conditional_certificate_says_so_first():
@@ -171,3 +172,30 @@ def test_the_command_refuses_an_output_of_another_kind(exact, tmp_path):
     exact.save(path)
     with pytest.raises(ValueError, match=r"must end with \.json"):
         app(["statement", str(path), "--format", "json", "-o", str(tmp_path / "s.html")], standalone_mode=False)
+
+
+def test_certificates_with_one_name_keep_their_digests(certificate, exact, tmp_path):
+    paths = [tmp_path / folder / "certificate.json" for folder in "ab"]
+    for path, one in zip(paths, (certificate, exact), strict=True):
+        path.parent.mkdir()
+        one.save(path)
+    text = minsep.statement(*paths, estimate=False).to_markdown()
+    for place, path in enumerate(paths, 1):
+        assert f"| certificate.json (run {place}) | {hashlib.sha256(path.read_bytes()).hexdigest()} |" in text
+
+
+def test_a_delta_that_allows_everything_gives_epsilon_0(exact):
+    stated = minsep.statement(exact, exact, delta=0.999, estimate=False)
+    assert "together (0, 0.999)-differentially private" in stated.summary
+
+
+def test_factors_are_rounded_up(certificate):
+    # e^2 = 7.389
+    assert "at most 7.4 times as likely" in minsep.statement(certificate, estimate=False).to_markdown()
+
+
+def test_files_that_are_no_certificates_are_refused_by_name(tmp_path):
+    path = tmp_path / "noise.json"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"noise\.json' is not a certificate of minsep: it is not text"):
+        minsep.statement(path)

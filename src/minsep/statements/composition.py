@@ -20,7 +20,7 @@ from minsep.arrays import FloatArray
 from minsep.budget import Budget
 
 _MOST_LOSSES = 1 << 20
-_ROUNDING = 1e-9  # relative; the sums are good to a thousandth of it
+_ROUNDING = 1e-9  # relative; the sums, whose weights are normalised, are good to a thousandth of it
 _CLOSE = 1e-7
 
 
@@ -88,6 +88,8 @@ class _Responses:
             own = choices + truthful * epsilon - count * np.logaddexp(0.0, epsilon)
             losses = np.add.outer(losses, (2 * truthful - count) * epsilon).ravel()
             logs = np.add.outer(logs, own).ravel()
+        # Logarithms of factorials of large numbers round: the weights are made to sum to 1.
+        logs -= np.log(np.exp(logs).sum())
         return cls(losses, logs, math.fsum(math.log1p(-one.delta) for one in budgets))
 
     def delta(self, epsilon: float) -> float:

@@ -35,12 +35,10 @@ def people(unit: str) -> str:
     return {"example": "every example", "user": "every user, with all of their examples"}[unit]
 
 
-def protected(certificate: Certificate, mechanism: Mechanism) -> Section:
+def protected(unit: str) -> Section:
     """Say who is protected, from whom, and in which outputs."""
-    unit = certificate.unit
-    bound = getattr(mechanism.scheme, "user_bound", None)
     rows = [
-        ("Unit of privacy", f"one {unit}" + ("" if bound is None else f", who has at most {bound} examples")),
+        ("Unit of privacy", f"one {unit}" + (", with all of their examples" if unit == "user" else "")),
         (
             "Neighbouring datasets",
             f"they differ in one {unit}, whose gradients are replaced by zero (zero-out; REPLACE_SPECIAL in the terms "
@@ -64,7 +62,7 @@ def meaning(certificate: Certificate, estimates: list[float | None] | None) -> S
         row = [f"{100 * rate:g} %", percentage(most_true_positives(rate, epsilon, delta))]
         if estimates is not None:
             found = estimates[place]
-            row.append("not resolved" if found is None else f"about {100 * found:.2g} %")
+            row.append("not resolved" if found is None else f"about {100 * found:.3g} %")
         rows.append(tuple(row))
     return Section(
         "What it means",
@@ -82,8 +80,10 @@ def meaning(certificate: Certificate, estimates: list[float | None] | None) -> S
 
 def proof(certificate: Certificate, mechanism: Mechanism, verified: bool) -> Section:
     """Say how it was shown, and how likely the proof errs."""
+    bound = _user_bound(mechanism)
     rows = [
         ("Mechanism", mechanism.name),
+        *(() if bound is None else (("Examples of a user", f"at most {bound}"),)),
         ("Iterations", f"{mechanism.iterations:,}"),
         ("Noise multiplier", f"{mechanism.noise_multiplier:.6g}"),
         *((f"Proof of '{each.direction}'", each.summary()) for each in certificate.proofs),
@@ -109,9 +109,10 @@ def _chance(certificate: Certificate) -> str:
 def assumptions(certificate: Certificate, mechanism: Mechanism) -> list[str]:
     """Return everything that is taken for granted."""
     items = [assumption.sentence for assumption in mechanism.scheme.assumptions]
-    bound = getattr(mechanism.scheme, "user_bound", None)
+    bound = _user_bound(mechanism)
     if bound is not None:
-        items.append(f"No user has more than {bound} examples in the training data, shared ones included.")
+        more = "example" if bound == 1 else "examples"
+        items.append(f"No user has more than {bound} {more} in the training data, shared ones included.")
     items += [
         "The run follows the mechanism: it uses each of its batches once and in order, clips each gradient, adds its "
         "noise, and divides by a fixed number. The training adapters of minsep check this.",
@@ -139,7 +140,8 @@ def not_covered(certificate: Certificate) -> Section:
             "Other uses of the data: deduplication, vocabularies, statistics, evaluation on training examples.",
             "Leaks outside training: access to the data, logs, caches, checkpoints, and side channels such as the "
             "duration of a step.",
-            f"Replacing one {certificate.unit} by another: that needs the guarantee twice.",
+            f"Replacing one {certificate.unit} by another: for that, epsilon doubles and delta becomes (1 + exp(epsilon)) "
+            "delta.",
             "What is learned about people in general, which holds for those who took no part as well.",
             "Whether the model is fair, correct or fit for its use.",
         ),
@@ -164,11 +166,13 @@ def together(composition: Composition, count: int) -> Section:
 
 
 def rounded_up(value: float) -> str:
-    """Return a positive number with six digits, no smaller than it.
+    """Return a number of at least 0 with six digits, no smaller than it.
 
-    >>> rounded_up(4.0), rounded_up(1e-5), rounded_up(4.99988123)
-    ('4', '1e-05', '4.99989')
+    >>> rounded_up(4.0), rounded_up(1e-5), rounded_up(4.99988123), rounded_up(0.0)
+    ('4', '1e-05', '4.99989', '0')
     """
+    if value == 0:
+        return "0"
     shown = f"{value:.6g}"
     step = 10.0 ** (math.floor(math.log10(value)) - 5)
     return shown if float(shown) >= value else f"{value + step / 2:.6g}"
@@ -184,4 +188,11 @@ def percentage(rate: float) -> str:
 
 
 def _times(epsilon: float) -> str:
-    return f"{math.exp(epsilon):,.3g}"
+    """Return e^epsilon, rounded up."""
+    factor = math.exp(epsilon)
+    return f"{math.ceil(10 * factor) / 10:,.1f}" if factor < 1e6 else rounded_up(factor)
+
+
+def _user_bound(mechanism: Mechanism) -> int | None:
+    """Return how many examples a user has at most, if users are protected."""
+    return getattr(mechanism.scheme, "user_bound", None)

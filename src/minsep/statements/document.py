@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ class Statement:
     def sections(self) -> tuple[Section, ...]:
         """All sections, in their order."""
         first = self.runs[0]
-        sections = [content.protected(first.certificate, first.mechanism)]
+        sections = [content.protected(first.certificate.unit)]
         if self.composition is not None:
             sections.append(content.together(self.composition, len(self.runs)))
         for place, run in enumerate(self.runs):
@@ -104,22 +105,26 @@ class Statement:
     def _check(self) -> Section:
         names = [run.name or _UNNAMED for run in self.runs]
         commands = "\n".join(f"minsep verify {shlex.quote(name)}" for name in dict.fromkeys(names))
-        digests = dict(zip(names, (run.digest for run in self.runs), strict=True))
+        many = len(self.runs) > 1
+        digests = tuple(
+            (f"{name} (run {place})" if many else name, run.digest)
+            for place, (name, run) in enumerate(zip(names, self.runs, strict=True), 1)
+        )
         return Section(
             "How to check it",
             (
                 "Anybody can check a certificate, without the data: it rebuilds every proof and draws every sample "
                 "again. `minsep audit` tests a training loop against its certificate.",
             ),
-            content.Table(("certificate", "SHA-256"), tuple(digests.items())),
-            code=f"pip install minsep=={self.runs[0].certificate.versions.get('minsep', '')}\n{commands}",
+            content.Table(("certificate", "SHA-256"), digests),
+            code=f"pip install minsep=={version('minsep')}\n{commands}",
         )
 
     def _versions(self) -> Section:
         versions: dict[str, set[str]] = {}
         for run in self.runs:
-            for name, version in run.certificate.versions.items():
-                versions.setdefault(name, set()).add(version)
+            for name, used in run.certificate.versions.items():
+                versions.setdefault(name, set()).add(used)
         rows = tuple((name, ", ".join(sorted(seen))) for name, seen in versions.items())
         return Section("Versions", table=content.Table(("package", "version"), rows))
 
@@ -236,8 +241,8 @@ def _read(given: Certificate | str | os.PathLike[str]) -> tuple[Certificate, str
     if isinstance(given, Certificate):
         certificate, name, text = given, "", (given.to_json() + "\n").encode()
     else:
+        certificate, name = Certificate.load(given), Path(given).name
         text = Path(given).read_bytes()
-        certificate, name = Certificate.from_json(text.decode()), Path(given).name
     return certificate, name, hashlib.sha256(text).hexdigest()
 
 
