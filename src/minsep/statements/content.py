@@ -140,8 +140,8 @@ def not_covered(certificate: Certificate) -> Section:
             "Other uses of the data: deduplication, vocabularies, statistics, evaluation on training examples.",
             "Leaks outside training: access to the data, logs, caches, checkpoints, and side channels such as the "
             "duration of a step.",
-            f"Replacing one {certificate.unit} by another: for that, epsilon doubles and delta becomes (1 + exp(epsilon)) "
-            "delta.",
+            f"Replacing one {certificate.unit} by another: for that, epsilon doubles and delta becomes "
+            "(1 + exp(epsilon)) delta.",
             "What is learned about people in general, which holds for those who took no part as well.",
             "Whether the model is fair, correct or fit for its use.",
         ),
