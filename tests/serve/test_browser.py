@@ -196,7 +196,7 @@ def test_a_change_cancels_what_is_under_way(browser: Any, served: Served) -> Non
         page.fill("#iterations", "100")
         answered(page)
         assert "100 iterations" in page.inner_text("#about")
-        assert "cyclic poisson" in page.inner_text("#sentence").lower()
+        assert page.inner_text("#sentence").startswith("Cyclic Poisson")
         assert page.inner_text("#kind") == "Estimate"
 
 
