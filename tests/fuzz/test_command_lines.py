@@ -166,7 +166,8 @@ def check(arguments):
         assert (folder / "pipe").is_fifo()
         assert (folder / "link").is_symlink()
         new = {path for path in folder.iterdir() if path.name not in before}
-        assert all(path.name.startswith(("new.", "é ☃")) for path in new), new
+        named = {part for argument in arguments for part in (argument, argument.partition("=")[2], argument[2:])}
+        assert {path.name for path in new} <= named, new
         assert not any((folder / "folder").iterdir())
         assert code != 2 or not new, (new, err)
         for path in new:
