@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := src tests benchmarks experiments examples
 
-.PHONY: plan test test-slow check format benchmark clean
+.PHONY: plan test test-slow check format benchmark evidence-quick clean
 
 plan: .venv/light
 	@echo "Planning for 60,000 examples, batches of 512, 2,000 iterations, epsilon 4, delta 1e-5: about half a minute."
@@ -34,6 +34,10 @@ benchmark: .venv/benchmarks
 	$(BIN)/python -m benchmarks.attribution
 	$(BIN)/python -m benchmarks.training
 	$(BIN)/python -m benchmarks.device_noise
+
+# A small slice of every section of docs/evidence.md, without data, in under five minutes.
+evidence-quick: .venv/ready
+	$(BIN)/python -m experiments.quick
 
 .venv/light: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -59,3 +59,14 @@ def test_two_sweeps_do_not_write_one_file(tmp_path):
 
     with pytest.raises(SystemExit, match="another sweep"):
         sweep(SETTINGS, run, path)
+
+
+def test_a_sweep_of_which_nothing_is_missing_only_reads(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    whole = sweep(SETTINGS[:2], counted([]), path)
+
+    def run(setting):
+        assert sweep(SETTINGS[:2], counted([]), path) == whole
+        return {}
+
+    assert len(sweep(SETTINGS[:3], run, path)) == 3

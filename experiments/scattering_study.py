@@ -1,0 +1,248 @@
+"""A linear model on scattering features, five methods: `python -m experiments.scattering_study --quick`, or with data.
+
+DP-SGD, random allocation, cyclic Poisson, balls-in-bins and b-min-sep train for the same number of epochs. Each has the
+same number of trials: four mechanisms, each with the same learning rates and schedules, chosen by the accuracy on
+training images kept aside. Then fresh seeds train on all training images and are tested. Noise multipliers are
+calibrated with certificates. Results are added to files one by one, so a killed command continues.
+"""
+
+import hashlib
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+import minsep
+from experiments.image_figures import draw_all
+from experiments.scattering import CACHE_HELP, Features, generated_features, load_features
+from experiments.softmax import MOMENTUM, Tuning, evaluate, train
+from experiments.sweep import Record, Setting, key_of, sweep
+
+DELTA = 1e-5
+CLIP_NORM = 0.1
+RATES = (4.0, 8.0, 16.0, 32.0, 64.0)
+"""Learning rates for batches of a 20th of the examples; those of other batches are in proportion to their size."""
+REFERENCE = 20
+VALIDATION = 5000
+TUNING_SEED = 1000
+"""Apart from the seeds that are tested."""
+RESULTS, FIGURES = Path("experiments/results"), Path("docs/evidence")
+WORKLOADS = {
+    "prefix sums": minsep.Workload(),
+    "momentum": minsep.Workload(momentum=MOMENTUM),
+    "momentum, linear decay": minsep.Workload(momentum=MOMENTUM, schedule="linear-decay"),
+    "forgetting": minsep.Workload(horizon=50),
+    "single step": minsep.Workload(horizon=1),
+}
+
+
+class Choice(NamedTuple):
+    """A sampling scheme and a number of bands; an epoch is the number of examples over the expected batch size."""
+
+    method: str
+    epoch: int
+    bands: int
+
+    @property
+    def min_sep(self) -> int:
+        """Half an epoch for b-min-sep, or as many iterations as there are bands if these are more."""
+        separations = {
+            "b-min-sep": max(self.bands, self.epoch // 2),
+            "b-min-sep, b = bands": self.bands,
+            "cyclic-poisson": self.bands,
+            "balls-in-bins": self.epoch,
+        }
+        return separations.get(self.method, 1)
+
+    def design(self, epochs: int) -> minsep.Design:
+        """Return the strategy and the sampling."""
+        rate, iterations = 1 / self.epoch, epochs * self.epoch
+        schemes: dict[str, Any] = {
+            "dp-sgd": lambda: minsep.Poisson(rate),
+            "random-allocation": lambda: minsep.RandomAllocation(self.epoch),
+            "cyclic-poisson": lambda: minsep.CyclicPoisson(rate, self.bands),
+            "balls-in-bins": lambda: minsep.BallsInBins(self.epoch),
+            "b-min-sep": lambda: minsep.MinSep(rate, self.min_sep),
+            "b-min-sep, b = bands": lambda: minsep.MinSep(rate, self.min_sep),
+        }
+        strategy = (
+            minsep.BandedToeplitz.identity(iterations=iterations)
+            if self.bands == 1
+            else minsep.BandedToeplitz.optimal(iterations=iterations, bands=self.bands)
+        )
+        return minsep.Design(strategy, schemes[self.method]())
+
+
+UNCORRELATED, CORRELATED = ("dp-sgd", "random-allocation"), ("cyclic-poisson", "balls-in-bins", "b-min-sep")
+METHODS = (*UNCORRELATED, *CORRELATED)
+BATCHES = (5, 10, 20, 50)
+"""Epochs that methods without correlated noise try, all others one of two with two numbers of bands."""
+BANDED = ((10, 2), (20, 4), (50, 4), (50, 16))
+
+
+def choices(methods: tuple[str, ...]) -> list[Choice]:
+    """Return four mechanisms for each method."""
+    return [
+        Choice(method, *pair)
+        for method in methods
+        for pair in ([(epoch, 1) for epoch in BATCHES] if method in UNCORRELATED else BANDED)
+    ]
+
+
+def tunings(epoch: int) -> list[Tuning]:
+    """Return what every mechanism tries."""
+    return [Tuning("sgd", rate * REFERENCE / epoch, CLIP_NORM, decay) for rate in RATES for decay in (False, True)]
+
+
+class Study:
+    """All runs on one set of features."""
+
+    def __init__(self, features: Features, epochs: int, results: Path) -> None:
+        self._features, self._epochs, self._results = features, epochs, results
+        self._validation = min(VALIDATION, features.examples // 10)
+
+    def setting(self, choice: Choice, epsilon: float) -> Setting:
+        """Return what determines the noise."""
+        return {
+            "epochs": self._epochs,
+            "epoch": choice.epoch,
+            "method": choice.method,
+            "bands": choice.bands,
+            "min_sep": choice.min_sep,
+            "epsilon": epsilon,
+            "delta": DELTA,
+        }
+
+    def noise(self, setting: Setting) -> dict[str, Any]:
+        """Calibrate the noise of a mechanism, and keep its certificate."""
+        design = choice_of(setting).design(setting["epochs"])
+        found = minsep.calibrate(design, epsilon=setting["epsilon"], delta=setting["delta"], seed=0)
+        if not found.certificate.passed:
+            raise SystemExit(f"{setting}: the certificate was refused.")
+        name = hashlib.sha256(key_of(setting).encode()).hexdigest()[:16]
+        folder = self._results / "certificates"
+        folder.mkdir(parents=True, exist_ok=True)
+        found.certificate.save(folder / f"{name}.json")
+        mechanism = found.mechanism
+        errors = {
+            name: workload.error(mechanism.strategy, mechanism.noise_multiplier) for name, workload in WORKLOADS.items()
+        }
+        return {
+            "noise_multiplier": mechanism.noise_multiplier,
+            "certificate": f"certificates/{name}.json",
+            "fallback": found.fallback,
+            "errors": errors,
+        }
+
+    def tune(self, noise: Record) -> dict[str, Any]:
+        """Train all learning rates and schedules at once, and return how each does on images kept aside."""
+        tried = tunings(noise["setting"]["epoch"])
+        last = self._features.examples
+        results = self._run(noise, tried, TUNING_SEED, last - self._validation, (last - self._validation, last))
+        return {"tried": [{**asdict(one), **result} for one, result in zip(tried, results, strict=True)]}
+
+    def test(self, noise: Record, tuning: dict[str, Any], seed: int) -> dict[str, Any]:
+        """Train one seed on all training images at the settings that were chosen, and test it."""
+        examples, every = self._features.examples, len(self._features.targets)
+        (result,) = self._run(noise, [Tuning(**tuning)], seed, examples, (examples, every))
+        return result
+
+    def _run(
+        self, noise: Record, tried: list[Tuning], seed: int, examples: int, judged: tuple[int, int]
+    ) -> list[dict[str, float]]:
+        setting = noise["setting"]
+        design = choice_of(setting).design(setting["epochs"])
+        mechanism = design.with_noise(noise["result"]["noise_multiplier"])
+        rows, targets = self._features.part(0, examples)
+        classes = int(self._features.targets.max()) + 1
+        weights = train(
+            rows,
+            targets,
+            classes,
+            mechanism.batches(examples, seed=seed),
+            iter(mechanism.noise((rows.shape[1] * classes,), seed=seed)),
+            mechanism.iterations,
+            examples / setting["epoch"],
+            tried,
+        )
+        others, their_targets = self._features.part(*judged)
+        return evaluate(others[:], their_targets, weights)
+
+
+def choice_of(setting: Setting) -> Choice:
+    """Return the choice that a setting describes."""
+    return Choice(setting["method"], setting["epoch"], setting["bands"])
+
+
+def run(study: Study, features: str, tried: list[Choice], epsilon: float, seeds: int, results: Path) -> None:
+    """Calibrate, choose and test at one epsilon, and write three files."""
+    noises = sweep([study.setting(choice, epsilon) for choice in tried], study.noise, results / "images_noise.jsonl")
+    noise_of = {key_of(record["setting"]): record for record in noises}
+    tuned = sweep(
+        [{"features": features, **record["setting"], "rates": list(RATES)} for record in noises],
+        lambda setting: study.tune(noise_of[key_of(without(setting, "features", "rates"))]),
+        results / f"images_{features}_tuning.jsonl",
+    )
+    best = chosen(tuned)
+    sweep(
+        [
+            {**without(setting, "rates"), "tuning": tuning, "seed": seed}
+            for seed in range(seeds)
+            for setting, tuning in best
+        ],
+        lambda setting: study.test(
+            noise_of[key_of(without(setting, "features", "tuning", "seed"))], setting["tuning"], setting["seed"]
+        ),
+        results / f"images_{features}.jsonl",
+    )
+
+
+def without(setting: Setting, *names: str) -> Setting:
+    """Return a setting without some of its names."""
+    return {name: value for name, value in setting.items() if name not in names}
+
+
+def chosen(tuned: list[Record]) -> list[tuple[Setting, dict[str, Any]]]:
+    """Return for each method the mechanism and the tuning with the best accuracy on images kept aside."""
+    best: dict[str, tuple[float, Setting, dict[str, Any]]] = {}
+    for record in tuned:
+        method = record["setting"]["method"]
+        for one in record["result"]["tried"]:
+            if method not in best or one["accuracy"] > best[method][0]:
+                tuning = {name: one[name] for name in ("optimiser", "learning_rate", "clip_norm", "decay")}
+                best[method] = one["accuracy"], record["setting"], tuning
+    return [(setting, tuning) for _, setting, tuning in best.values()]
+
+
+def main(
+    dataset: Annotated[str, typer.Option(help="generated, cifar10 or fashion-mnist.")] = "generated",
+    data: Annotated[Path | None, typer.Option(help="Folder of the dataset's files.")] = None,
+    cache: Annotated[Path, typer.Option(help=CACHE_HELP)] = Path("features"),
+    pool: Annotated[int, typer.Option(help="Places of a square that are averaged, along a side.")] = 2,
+    method: Annotated[list[str], typer.Option(help="Method, any number of times.")] = list(METHODS),  # noqa: B006
+    epsilon: Annotated[list[float], typer.Option(help="Epsilon, any number of times.")] = [3.0, 1.0, 8.0],  # noqa: B006
+    epochs: Annotated[int, typer.Option(help="Expected participations of an example.")] = 10,
+    seeds: int = 10,
+    results: Annotated[Path, typer.Option(help="Folder of JSON lines and certificates.")] = RESULTS,
+    figures: Annotated[Path, typer.Option(help="Folder of the figures.")] = FIGURES,
+    draw: Annotated[bool, typer.Option("--draw", help="Compute nothing: draw what the files hold.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A small generated task, in under a minute.")] = False,
+) -> None:
+    """Train five methods at one privacy each, tune every one of them alike, and draw accuracies and differences."""
+    tried = choices(tuple(method))
+    if quick:
+        results = figures = Path("results/images-quick")
+        dataset, epsilon, epochs, seeds = "generated", [8.0], 3, 2
+        tried = [choice for choice in tried if choice.epoch == 10]
+    if not draw:
+        features = generated_features() if dataset == "generated" else load_features(dataset, data, cache, pool)
+        name = dataset if dataset == "generated" else f"{dataset}-pool{pool}"
+        study = Study(features, epochs, results)
+        for one in epsilon:
+            run(study, name, tried, one, seeds, results)
+    draw_all(results, figures)
+
+
+if __name__ == "__main__":
+    typer.run(main)

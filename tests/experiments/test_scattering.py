@@ -1,0 +1,134 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import minsep
+from experiments import image_figures, quick, scattering, scattering_study
+from experiments.scattering_study import METHODS, Choice, choices, tunings
+from experiments.sweep import read
+
+
+def test_rows_are_read_in_single_precision_with_a_column_of_ones():
+    stored = np.arange(12, dtype=np.float16).reshape(4, 3)
+    rows = scattering.Rows(stored)
+    assert rows.shape == (4, 4)
+    assert rows[np.array([2, 0])].tolist() == [[6, 7, 8, 1], [0, 1, 2, 1]]
+    assert rows[np.array([], dtype=int)].shape == (0, 4)
+    assert rows[:].dtype == np.float32
+
+
+def test_features_of_an_image_depend_on_no_other_image():
+    scattered = torch.rand(3, 81, 7, 7, generator=torch.Generator().manual_seed(0))
+    together = scattering.normalised(scattered, 2)
+    assert together.shape == (3, 81 * 16)
+    alone = torch.cat([scattering.normalised(scattered[k : k + 1], 2) for k in range(3)])
+    assert torch.allclose(together, alone, atol=1e-6)
+    first_group = together[0].view(27, 3 * 16)[0]
+    assert abs(float(first_group.mean())) < 1e-5
+    assert float(first_group.var(correction=0)) == pytest.approx(1, abs=1e-2)
+
+
+def test_scattering_is_written_once_and_read_as_it_is(tmp_path, monkeypatch):
+    pytest.importorskip("kymatio")
+    images = scattering.load_images("generated", None, 6)
+    padded = torch.nn.functional.interpolate(images.train.inputs, 32)
+    small = scattering.load_images("generated", None, 1)
+    small = type(small)(type(small.train)(padded, images.train.targets), type(small.test)(padded[:2], torch.zeros(2)))
+    monkeypatch.setattr(scattering, "load_images", lambda *arguments: small)
+    features = scattering.load_features("cifar10", None, tmp_path, 2)
+    assert features.rows.shape == (8, 243 * 16)
+    assert features.examples == 6
+    assert np.array_equal(features.rows[0], features.rows[6])
+    monkeypatch.setattr(scattering, "_scatter", None)
+    again = scattering.load_features("cifar10", None, tmp_path, 2)
+    assert np.array_equal(again.rows, features.rows)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cifar10-pool2.npy", "cifar10-raw.npy"]
+
+
+def test_every_method_has_the_same_number_of_trials_at_the_same_privacy():
+    counts = {method: sum(choice.method == method for choice in choices(METHODS)) for method in METHODS}
+    assert set(counts.values()) == {4}
+    assert len({len(tunings(choice.epoch)) for choice in choices(METHODS)}) == 1
+    for choice in choices(METHODS):
+        design = choice.design(epochs=2)
+        assert design.scheme.min_sep >= design.strategy.bands
+        assert design.scheme.rate == pytest.approx(1 / choice.epoch)
+        assert design.scheme.min_sep == choice.min_sep
+
+
+@pytest.fixture(scope="module")
+def small_study(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("images")
+    study = scattering_study.Study(scattering.generated_features(), 2, folder)
+    tried = [Choice("balls-in-bins", 10, 1), Choice("balls-in-bins", 10, 2), Choice("b-min-sep", 10, 2)]
+    scattering_study.run(study, "generated", tried, 8.0, 2, folder)
+    return folder, study, tried
+
+
+def test_methods_are_calibrated_chosen_and_tested_on_other_seeds(small_study):
+    folder, study, tried = small_study
+    noises, tuned, tests = (
+        read(folder / f"{name}.jsonl") for name in ("images_noise", "images_generated_tuning", "images_generated")
+    )
+    assert [len(noises), len(tuned), len(tests)] == [3, 3, 4]
+    for record in noises:
+        certificate = minsep.Certificate.load(folder / record["result"]["certificate"])
+        assert certificate.passed
+        assert certificate.mechanism["noise_multiplier"] == record["result"]["noise_multiplier"]
+    assert {record["setting"]["seed"] for record in tests} == {0, 1}
+    best = {}
+    for record in tuned:
+        for one in record["result"]["tried"]:
+            best[record["setting"]["method"]] = max(best.get(record["setting"]["method"], 0), one["accuracy"])
+    for setting, tuning in scattering_study.chosen(tuned):
+        (record,) = (record for record in tuned if record["setting"] == setting)
+        (one,) = (one for one in record["result"]["tried"] if tuning.items() <= one.items())
+        assert one["accuracy"] == best[setting["method"]]
+    before = (folder / "images_generated.jsonl").read_text()
+    scattering_study.run(study, "generated", tried, 8.0, 2, folder)
+    assert (folder / "images_generated.jsonl").read_text() == before
+
+
+def test_figures_are_drawn_from_the_files_alone(small_study, tmp_path, capsys):
+    folder, _, _ = small_study
+    image_figures.draw_all(folder, tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"images-generated.svg", "prediction-generated.svg"}
+    first = (tmp_path / "images-generated.svg").read_bytes()
+    image_figures.draw_all(folder, tmp_path)
+    assert (tmp_path / "images-generated.svg").read_bytes() == first
+    assert "b-min-sep: " in capsys.readouterr().out
+
+
+def test_differences_and_rank_correlations_are_those_of_the_numbers():
+    def record(method, seed, accuracy):
+        return {"setting": {"method": method, "epsilon": 2.0, "seed": seed}, "result": {"accuracy": accuracy}}
+
+    tests = [record("dp-sgd", seed, 0.6 + 0.01 * seed) for seed in range(3)]
+    tests += [record("b-min-sep", seed, 0.65 + 0.01 * seed) for seed in range(3)]
+    (one,) = image_figures.differences(tests).values()
+    assert one.mean == pytest.approx(5)
+    assert one.half == pytest.approx(2.776445 * (2 / 3) ** 0.5, rel=1e-5)
+    points = [
+        image_figures.Prediction("dp-sgd", 2.0, {"good": error, "bad": -error}, 90 - error) for error in (1.0, 2.0, 5.0)
+    ]
+    ranks = {found.workload: found.rank for found in image_figures.correlations(points, "x")}
+    assert ranks == {"good": pytest.approx(-1), "bad": pytest.approx(1)}
+
+
+def test_published_results_have_their_certificates():
+    for record in read(scattering_study.RESULTS / "images_noise.jsonl"):
+        held = json.loads((scattering_study.RESULTS / record["result"]["certificate"]).read_text())
+        assert held["passed"]
+        assert (held["epsilon"], held["delta"]) == (record["setting"]["epsilon"], record["setting"]["delta"])
+        assert held["mechanism"]["noise_multiplier"] == record["result"]["noise_multiplier"]
+
+
+@pytest.mark.slow
+def test_a_slice_of_every_section_repeats(tmp_path):
+    for name, repeat in quick.SLICES.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        assert repeat(folder)
