@@ -2,8 +2,8 @@
 
 DP-SGD, random allocation, cyclic Poisson, balls-in-bins and b-min-sep train for the same number of epochs. Each has the
 same number of trials: four mechanisms, each with the same learning rates and schedules, chosen by the accuracy on
-training images kept aside. Then fresh seeds train on all training images and are tested. Noise multipliers are
-calibrated with certificates. Results are added to files one by one, so a killed command continues.
+training images kept aside, with noise by estimates. The chosen mechanisms are calibrated with certificates; then fresh
+seeds train on all training images and are tested. Results are added to files one by one, so a killed command continues.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ from experiments.image_figures import draw_all
 from experiments.scattering import CACHE_HELP, Features, generated_features, load_features
 from experiments.softmax import MOMENTUM, Tuning, evaluate, train
 from experiments.sweep import Record, Setting, key_of, sweep
+from minsep.accounting import estimated_noise_multiplier, exact_mechanism, has_exact_curve
 
 DELTA = 1e-5
 CLIP_NORM = 0.1
@@ -76,18 +77,18 @@ class Choice(NamedTuple):
 
 UNCORRELATED, CORRELATED = ("dp-sgd", "random-allocation"), ("cyclic-poisson", "balls-in-bins", "b-min-sep")
 METHODS = (*UNCORRELATED, *CORRELATED)
-BATCHES = (5, 10, 20, 50)
-"""Epochs that methods without correlated noise try, all others one of two with two numbers of bands."""
-BANDED = ((10, 2), (20, 4), (50, 4), (50, 16))
+MECHANISMS: dict[str, tuple[tuple[int, int], ...]] = {
+    **dict.fromkeys(UNCORRELATED, ((5, 1), (10, 1), (20, 1), (50, 1))),
+    "cyclic-poisson": ((10, 2), (20, 4), (50, 4), (50, 16)),
+    "balls-in-bins": ((10, 4), (20, 8), (50, 16), (50, 32)),
+    "b-min-sep": ((10, 2), (20, 4), (50, 4), (50, 16)),
+}
+"""Epochs and bands that each method tries. Balls-in-bins is not amplified within an epoch, and needs more bands."""
 
 
 def choices(methods: tuple[str, ...]) -> list[Choice]:
     """Return four mechanisms for each method."""
-    return [
-        Choice(method, *pair)
-        for method in methods
-        for pair in ([(epoch, 1) for epoch in BATCHES] if method in UNCORRELATED else BANDED)
-    ]
+    return [Choice(method, *pair) for method in methods for pair in MECHANISMS[method]]
 
 
 def tunings(epoch: int) -> list[Tuning]:
@@ -115,25 +116,27 @@ class Study:
         }
 
     def noise(self, setting: Setting) -> dict[str, Any]:
-        """Calibrate the noise of a mechanism, and keep its certificate."""
+        """Estimate the noise that a mechanism needs, and the errors that follow from it: enough to tune with."""
+        design = choice_of(setting).design(setting["epochs"])
+        budget = minsep.Budget(setting["epsilon"], setting["delta"])
+        if has_exact_curve(design):
+            sigma = exact_mechanism(design, budget.epsilon, budget.delta).noise_multiplier
+        else:
+            sigma = estimated_noise_multiplier(design, budget, 1.5, 4000, 0, tolerance=0.1)
+        errors = {name: workload.error(design.strategy, sigma) for name, workload in WORKLOADS.items()}
+        return {"noise_multiplier": sigma, "errors": errors}
+
+    def certify(self, setting: Setting) -> dict[str, Any]:
+        """Calibrate the noise of a mechanism that was chosen, and keep its certificate."""
         design = choice_of(setting).design(setting["epochs"])
         found = minsep.calibrate(design, epsilon=setting["epsilon"], delta=setting["delta"], seed=0)
-        if not found.certificate.passed:
-            raise SystemExit(f"{setting}: the certificate was refused.")
+        if not found.certificate.passed or found.fallback:
+            raise SystemExit(f"{setting}: not certified. {found.fallback}")
         name = hashlib.sha256(key_of(setting).encode()).hexdigest()[:16]
         folder = self._results / "certificates"
         folder.mkdir(parents=True, exist_ok=True)
         found.certificate.save(folder / f"{name}.json")
-        mechanism = found.mechanism
-        errors = {
-            name: workload.error(mechanism.strategy, mechanism.noise_multiplier) for name, workload in WORKLOADS.items()
-        }
-        return {
-            "noise_multiplier": mechanism.noise_multiplier,
-            "certificate": f"certificates/{name}.json",
-            "fallback": found.fallback,
-            "errors": errors,
-        }
+        return {"noise_multiplier": found.mechanism.noise_multiplier, "certificate": f"certificates/{name}.json"}
 
     def tune(self, noise: Record) -> dict[str, Any]:
         """Train all learning rates and schedules at once, and return how each does on images kept aside."""
@@ -176,7 +179,7 @@ def choice_of(setting: Setting) -> Choice:
 
 
 def run(study: Study, features: str, tried: list[Choice], epsilon: float, seeds: int, results: Path) -> None:
-    """Calibrate, choose and test at one epsilon, and write three files."""
+    """Estimate, tune, choose, certify and test at one epsilon, and write four files."""
     noises = sweep([study.setting(choice, epsilon) for choice in tried], study.noise, results / "images_noise.jsonl")
     noise_of = {key_of(record["setting"]): record for record in noises}
     tuned = sweep(
@@ -184,15 +187,17 @@ def run(study: Study, features: str, tried: list[Choice], epsilon: float, seeds:
         lambda setting: study.tune(noise_of[key_of(without(setting, "features", "rates"))]),
         results / f"images_{features}_tuning.jsonl",
     )
-    best = chosen(tuned)
+    best = [(without(setting, "features", "rates"), tuning) for setting, tuning in chosen(tuned)]
+    certified = sweep([setting for setting, _ in best], study.certify, results / "images_certificates.jsonl")
+    certified_of = {key_of(record["setting"]): record for record in certified}
     sweep(
         [
-            {**without(setting, "rates"), "tuning": tuning, "seed": seed}
+            {"features": features, **setting, "tuning": tuning, "seed": seed}
             for seed in range(seeds)
             for setting, tuning in best
         ],
         lambda setting: study.test(
-            noise_of[key_of(without(setting, "features", "tuning", "seed"))], setting["tuning"], setting["seed"]
+            certified_of[key_of(without(setting, "features", "tuning", "seed"))], setting["tuning"], setting["seed"]
         ),
         results / f"images_{features}.jsonl",
     )

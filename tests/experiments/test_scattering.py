@@ -7,7 +7,7 @@ import torch
 import minsep
 from experiments import image_figures, quick, scattering, scattering_study
 from experiments.scattering_study import METHODS, Choice, choices, tunings
-from experiments.sweep import read
+from experiments.sweep import key_of, read
 
 
 def test_rows_are_read_in_single_precision_with_a_column_of_ones():
@@ -69,11 +69,12 @@ def small_study(tmp_path_factory):
 
 def test_methods_are_calibrated_chosen_and_tested_on_other_seeds(small_study):
     folder, study, tried = small_study
-    noises, tuned, tests = (
-        read(folder / f"{name}.jsonl") for name in ("images_noise", "images_generated_tuning", "images_generated")
-    )
-    assert [len(noises), len(tuned), len(tests)] == [3, 3, 4]
-    for record in noises:
+    names = ("images_noise", "images_generated_tuning", "images_certificates", "images_generated")
+    noises, tuned, certified, tests = (read(folder / f"{name}.jsonl") for name in names)
+    assert [len(noises), len(tuned), len(certified), len(tests)] == [3, 3, 2, 4]
+    estimated = {key_of(record["setting"]): record["result"]["noise_multiplier"] for record in noises}
+    for record in certified:
+        assert record["result"]["noise_multiplier"] == pytest.approx(estimated[key_of(record["setting"])], rel=0.03)
         certificate = minsep.Certificate.load(folder / record["result"]["certificate"])
         assert certificate.passed
         assert certificate.mechanism["noise_multiplier"] == record["result"]["noise_multiplier"]
@@ -119,7 +120,7 @@ def test_differences_and_rank_correlations_are_those_of_the_numbers():
 
 
 def test_published_results_have_their_certificates():
-    for record in read(scattering_study.RESULTS / "images_noise.jsonl"):
+    for record in read(scattering_study.RESULTS / "images_certificates.jsonl"):
         held = json.loads((scattering_study.RESULTS / record["result"]["certificate"]).read_text())
         assert held["passed"]
         assert (held["epsilon"], held["delta"]) == (record["setting"]["epsilon"], record["setting"]["delta"])
