@@ -160,13 +160,15 @@ def predictions(tuned: list[Record], noises: dict[str, Record]) -> list[Predicti
 
     Mechanisms differ in batch size, so errors are divided by the participations of an example: noise over signal.
     """
-    points = []
+    best: dict[str, float] = {}
     for record in tuned:
-        setting = {name: value for name, value in record["setting"].items() if name not in ("features", "rates")}
-        noise = noises[key_of(setting)]["result"]
-        errors = {name: error / setting["epochs"] for name, error in noise["errors"].items()}
-        best = max(one["accuracy"] for one in record["result"]["tried"])
-        points.append(Prediction(setting["method"], setting["epsilon"], errors, 100 * best))
+        key = key_of({name: value for name, value in record["setting"].items() if name not in ("features", "rates")})
+        best[key] = max(best.get(key, 0.0), *(one["accuracy"] for one in record["result"]["tried"]))
+    points = []
+    for key, accuracy in best.items():
+        setting = noises[key]["setting"]
+        errors = {name: error / setting["epochs"] for name, error in noises[key]["result"]["errors"].items()}
+        points.append(Prediction(setting["method"], setting["epsilon"], errors, 100 * accuracy))
     return points
 
 

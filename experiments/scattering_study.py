@@ -23,7 +23,7 @@ from minsep.accounting import estimated_noise_multiplier, exact_mechanism, has_e
 DELTA = 1e-5
 CLIP_NORM = 0.1
 RATES = (4.0, 8.0, 16.0, 32.0, 64.0)
-"""Learning rates for batches of a 20th of the examples; those of other batches are in proportion to their size."""
+"""First learning rates for batches of a 20th of the examples; those of other batches are in proportion to the size."""
 REFERENCE = 20
 VALIDATION = 5000
 TUNING_SEED = 1000
@@ -91,9 +91,9 @@ def choices(methods: tuple[str, ...]) -> list[Choice]:
     return [Choice(method, *pair) for method in methods for pair in MECHANISMS[method]]
 
 
-def tunings(epoch: int) -> list[Tuning]:
+def tunings(epoch: int, rates: list[float]) -> list[Tuning]:
     """Return what every mechanism tries."""
-    return [Tuning("sgd", rate * REFERENCE / epoch, CLIP_NORM, decay) for rate in RATES for decay in (False, True)]
+    return [Tuning("sgd", rate * REFERENCE / epoch, CLIP_NORM, decay) for rate in rates for decay in (False, True)]
 
 
 class Study:
@@ -138,9 +138,9 @@ class Study:
         found.certificate.save(folder / f"{name}.json")
         return {"noise_multiplier": found.mechanism.noise_multiplier, "certificate": f"certificates/{name}.json"}
 
-    def tune(self, noise: Record) -> dict[str, Any]:
+    def tune(self, noise: Record, rates: list[float]) -> dict[str, Any]:
         """Train all learning rates and schedules at once, and return how each does on images kept aside."""
-        tried = tunings(noise["setting"]["epoch"])
+        tried = tunings(noise["setting"]["epoch"], rates)
         last = self._features.examples
         results = self._run(noise, tried, TUNING_SEED, last - self._validation, (last - self._validation, last))
         return {"tried": [{**asdict(one), **result} for one, result in zip(tried, results, strict=True)]}
@@ -181,12 +181,7 @@ def choice_of(setting: Setting) -> Choice:
 def run(study: Study, features: str, tried: list[Choice], epsilon: float, seeds: int, results: Path) -> None:
     """Estimate, tune, choose, certify and test at one epsilon, and write four files."""
     noises = sweep([study.setting(choice, epsilon) for choice in tried], study.noise, results / "images_noise.jsonl")
-    noise_of = {key_of(record["setting"]): record for record in noises}
-    tuned = sweep(
-        [{"features": features, **record["setting"], "rates": list(RATES)} for record in noises],
-        lambda setting: study.tune(noise_of[key_of(without(setting, "features", "rates"))]),
-        results / f"images_{features}_tuning.jsonl",
-    )
+    tuned = tune_all(study, features, noises, results / f"images_{features}_tuning.jsonl")
     best = [(without(setting, "features", "rates"), tuning) for setting, tuning in chosen(tuned)]
     certified = sweep([setting for setting, _ in best], study.certify, results / "images_certificates.jsonl")
     certified_of = {key_of(record["setting"]): record for record in certified}
@@ -201,6 +196,24 @@ def run(study: Study, features: str, tried: list[Choice], epsilon: float, seeds:
         ),
         results / f"images_{features}.jsonl",
     )
+
+
+def tune_all(study: Study, features: str, noises: list[Record], path: Path) -> list[Record]:
+    """Tune all mechanisms alike. While one method does best at the edge of the learning rates, all try more of them."""
+    noise_of = {key_of(record["setting"]): record for record in noises}
+    tried = [list(RATES)]
+    while True:
+        tuned = sweep(
+            [{"features": features, **record["setting"], "rates": rates} for rates in tried for record in noises],
+            lambda setting: study.tune(noise_of[key_of(without(setting, "features", "rates"))], setting["rates"]),
+            path,
+        )
+        known = [rate for rates in tried for rate in rates]
+        best = [tuning["learning_rate"] * setting["epoch"] / REFERENCE for setting, tuning in chosen(tuned)]
+        more = [2 * max(known)] * (max(best) >= max(known)) + [min(known) / 2] * (min(best) <= min(known))
+        if not more:
+            return tuned
+        tried.append(more)
 
 
 def without(setting: Setting, *names: str) -> Setting:
