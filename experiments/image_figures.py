@@ -1,5 +1,6 @@
 """What the runs on images show: accuracies, differences to DP-SGD and rank correlations, from the files alone."""
 
+import math
 from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from experiments.sweep import Record, key_of, read
 from minsep.report import palette
 
 BASELINE = "dp-sgd"
+_LEAST, _SHUFFLES = 3, 20_000
 STYLES = {
     BASELINE: ("DP-SGD", palette.STYLES["poisson"]),
     "random-allocation": ("random allocation", palette.STYLES["random-allocation"]),
@@ -36,13 +38,19 @@ class Place(NamedTuple):
 
 
 class Correlation(NamedTuple):
-    """Spearman's rank correlation of a workload's error with the accuracy, over the mechanisms of one panel."""
+    """Rank correlation of a workload's error with the accuracy: -1 is a perfect prediction.
 
-    features: str
+    - `across` is Spearman's over all mechanisms; `within` is the average over mechanisms with equal batches, which is
+      what a plan chooses among, weighted by their number.
+    - `chance` is how often accuracies shuffled among mechanisms with equal batches predict as well as that.
+    """
+
     epsilon: float
     workload: str
-    rank: float
     mechanisms: int
+    across: float
+    within: float
+    chance: float
 
 
 def draw_all(results: Path, figures: Path) -> None:
@@ -56,9 +64,12 @@ def draw_all(results: Path, figures: Path) -> None:
                 print(f"{features}: {line}")
             accuracies(tests, features, figures / f"images-{features}.svg")
         points = predictions(read(path), noises)
+        for one in correlations(points):
+            print(
+                f"{features}, epsilon {one.epsilon:g}, {one.mechanisms} mechanisms, {one.workload}: across batch sizes "
+                f"{one.across:+.2f}, within {one.within:+.2f} (by chance {one.chance:.3f})"
+            )
         if points:
-            for one in correlations(points, features):
-                print(f"{features}, epsilon {one.epsilon:g}, {one.workload}: {one.rank:.2f} over {one.mechanisms}")
             scatter(points, features, figures / f"prediction-{features}.svg")
 
 
@@ -147,9 +158,10 @@ def accuracies(tests: list[Record], features: str, path: Path) -> None:
 
 
 class Prediction(NamedTuple):
-    """One mechanism: its method, the errors of workloads, and its best accuracy on images kept aside."""
+    """One mechanism: its method, its epoch, the errors of workloads, and its best accuracy on images kept aside."""
 
     method: str
+    epoch: int
     epsilon: float
     errors: dict[str, float]
     accuracy: float
@@ -168,21 +180,39 @@ def predictions(tuned: list[Record], noises: dict[str, Record]) -> list[Predicti
     for key, accuracy in best.items():
         setting = noises[key]["setting"]
         errors = {name: error / setting["epochs"] for name, error in noises[key]["result"]["errors"].items()}
-        points.append(Prediction(setting["method"], setting["epsilon"], errors, 100 * accuracy))
+        points.append(Prediction(setting["method"], setting["epoch"], setting["epsilon"], errors, 100 * accuracy))
     return points
 
 
-def correlations(points: list[Prediction], features: str) -> list[Correlation]:
-    """Return rank correlations for every epsilon and workload; -1 is a perfect prediction."""
+def correlations(points: list[Prediction]) -> list[Correlation]:
+    """Return rank correlations for every epsilon and workload."""
     found = []
     for epsilon in sorted({point.epsilon for point in points}):
         some = [point for point in points if point.epsilon == epsilon]
-        if len(some) < 3:
+        epochs = sorted({one.epoch for one in some})
+        groups = [[one for one in some if one.epoch == epoch] for epoch in epochs]
+        groups = [group for group in groups if len(group) >= _LEAST]
+        if not groups:
             continue
         for workload in some[0].errors:
-            rank = stats.spearmanr([one.errors[workload] for one in some], [one.accuracy for one in some]).statistic
-            found.append(Correlation(features, epsilon, workload, float(rank), len(some)))
+            within, shuffled, generator = 0.0, np.zeros(_SHUFFLES), np.random.default_rng(0)
+            for group in groups:
+                errors = _standard_ranks([one.errors[workload] for one in group])
+                values = _standard_ranks([one.accuracy for one in group])
+                share = len(group) / sum(map(len, groups))
+                within += share * float(values @ errors)
+                shuffled += share * generator.permuted(np.tile(values, (_SHUFFLES, 1)), axis=1) @ errors
+            chance = float(np.mean(shuffled <= within + 1e-12))
+            all_errors, all_values = [one.errors[workload] for one in some], [one.accuracy for one in some]
+            across = float(_standard_ranks(all_errors) @ _standard_ranks(all_values))
+            found.append(Correlation(epsilon, workload, len(some), across, within, chance))
     return found
+
+
+def _standard_ranks(values: list[float]) -> np.ndarray:
+    """Return ranks around zero and of unit norm, whose product is the rank correlation."""
+    ranks = stats.rankdata(values) - (len(values) + 1) / 2
+    return np.asarray(ranks / max(np.linalg.norm(ranks), 1e-12))
 
 
 def scatter(points: list[Prediction], features: str, path: Path) -> None:
@@ -190,26 +220,31 @@ def scatter(points: list[Prediction], features: str, path: Path) -> None:
     from matplotlib.figure import Figure
 
     epsilons, workloads = sorted({point.epsilon for point in points}), list(points[0].errors)[:3]
-    ranks = {(one.epsilon, one.workload): one.rank for one in correlations(points, features)}
+    ranks = {(one.epsilon, one.workload): one.within for one in correlations(points)}
+    least, most = (math.log(end(point.epoch for point in points)) for end in (min, max))
     with styled():
         figure = Figure(figsize=(9, 2.9 * len(epsilons) + 0.7), layout="constrained")
         table = figure.subplots(len(epsilons), len(workloads), squeeze=False, sharey="row")
         for row, epsilon in zip(table, epsilons, strict=True):
             for axes, workload in zip(row, workloads, strict=True):
                 for method, (name, style) in STYLES.items():
-                    some = [one for one in points if (one.epsilon, one.method) == (epsilon, method)]
-                    axes.scatter(
-                        [one.errors[workload] for one in some],
-                        [one.accuracy for one in some],
-                        color=style.colour,
-                        marker=style.marker,
-                        s=28,
-                        label=name,
-                    )
+                    for one in (one for one in points if (one.epsilon, one.method) == (epsilon, method)):
+                        axes.scatter(
+                            one.errors[workload],
+                            one.accuracy,
+                            color=style.colour,
+                            marker=style.marker,
+                            s=20 + 45 * (most - math.log(one.epoch)) / max(most - least, 1e-9),
+                            label=None if name in axes.get_legend_handles_labels()[1] else name,
+                        )
                 rank = ranks.get((epsilon, workload))
-                title = f"ε = {epsilon:g}" + ("" if rank is None else f": rank correlation {rank:.2f}")
-                axes.set(xlabel=f"error of {workload}", title=title)
+                title = f"ε = {epsilon:g}" + ("" if rank is None else f", rank correlation {rank:+.2f}")
+                axes.set(xlabel=f"error, {workload}")
+                axes.set_title(title, fontsize=10)
             row[0].set_ylabel("accuracy kept aside (%)")
         table[0, 0].legend(fontsize=8)
-        figure.suptitle(f"{TITLES.get(features, features)}: does the error predict?", fontsize=11)
+        figure.suptitle(
+            f"{TITLES.get(features, features)}: does the error predict? (Larger marks: larger batches)",
+            fontsize=10,
+        )
         saved(figure, path)

@@ -21,6 +21,7 @@ from experiments.sweep import Record, Setting, key_of, sweep
 from minsep.accounting import estimated_noise_multiplier, exact_mechanism, has_exact_curve
 
 DELTA = 1e-5
+EPOCHS = 10
 CLIP_NORM = 0.1
 RATES = (4.0, 8.0, 16.0, 32.0, 64.0)
 """First learning rates for batches of a 20th of the examples; those of other batches are in proportion to the size."""
@@ -240,7 +241,7 @@ def main(
     pool: Annotated[int, typer.Option(help="Places of a square that are averaged, along a side.")] = 2,
     method: Annotated[list[str], typer.Option(help="Method, any number of times.")] = list(METHODS),  # noqa: B006
     epsilon: Annotated[list[float], typer.Option(help="Epsilon, any number of times.")] = [3.0, 1.0, 8.0],  # noqa: B006
-    epochs: Annotated[int, typer.Option(help="Expected participations of an example.")] = 10,
+    epochs: Annotated[int, typer.Option(help="Expected participations of an example.")] = EPOCHS,
     seeds: int = 10,
     results: Annotated[Path, typer.Option(help="Folder of JSON lines and certificates.")] = RESULTS,
     figures: Annotated[Path, typer.Option(help="Folder of the figures.")] = FIGURES,
@@ -256,6 +257,7 @@ def main(
     if not draw:
         features = generated_features() if dataset == "generated" else load_features(dataset, data, cache, pool)
         name = dataset if dataset == "generated" else f"{dataset}-pool{pool}"
+        name += "" if epochs == EPOCHS else f"-{epochs}-epochs"
         study = Study(features, epochs, results)
         for one in epsilon:
             run(study, name, tried, one, seeds, results)

@@ -135,11 +135,17 @@ def test_differences_and_rank_correlations_are_those_of_the_numbers():
     (one,) = image_figures.differences(tests).values()
     assert one.mean == pytest.approx(5)
     assert one.half == pytest.approx(2.776445 * (2 / 3) ** 0.5, rel=1e-5)
+    # Smaller batches have more noise and yet do better; among equal batches, less noise does better.
     points = [
-        image_figures.Prediction("dp-sgd", 2.0, {"good": error, "bad": -error}, 90 - error) for error in (1.0, 2.0, 5.0)
+        image_figures.Prediction("dp-sgd", epoch, 2.0, {"good": epoch + k, "bad": -k}, epoch - k / 10)
+        for epoch in (10, 50)
+        for k in range(4)
     ]
-    ranks = {found.workload: found.rank for found in image_figures.correlations(points, "x")}
-    assert ranks == {"good": pytest.approx(-1), "bad": pytest.approx(1)}
+    good, bad = image_figures.correlations(points)
+    assert (good.within, bad.within) == (pytest.approx(-1), pytest.approx(1))
+    assert good.across > 0
+    assert good.chance < 0.01
+    assert bad.chance == 1
 
 
 def test_published_results_have_their_certificates():
