@@ -85,11 +85,18 @@ MECHANISMS: dict[str, tuple[tuple[int, int], ...]] = {
     "b-min-sep": ((10, 2), (20, 4), (50, 4), (50, 16)),
 }
 """Epochs and bands that each method tries. Balls-in-bins is not amplified within an epoch, and needs more bands."""
+PAPERS_EPOCH, PAPERS_EPOCHS = 300, 5
+PAPERS = {
+    **dict.fromkeys(UNCORRELATED, ((PAPERS_EPOCH, 1),)),
+    **dict.fromkeys(CORRELATED, tuple((PAPERS_EPOCH, bands) for bands in (4, 16, 32, 64))),
+}
+"""The batches of the paper, a 300th of the examples, for five epochs."""
 
 
-def choices(methods: tuple[str, ...]) -> list[Choice]:
-    """Return four mechanisms for each method."""
-    return [Choice(method, *pair) for method in methods for pair in MECHANISMS[method]]
+def choices(methods: tuple[str, ...], papers_batches: bool = False) -> list[Choice]:
+    """Return four mechanisms for each method; with the paper's batches, one where noise is not correlated."""
+    mechanisms = PAPERS if papers_batches else MECHANISMS
+    return [Choice(method, *pair) for method in methods for pair in mechanisms[method]]
 
 
 def tunings(epoch: int, rates: list[float]) -> list[Tuning]:
@@ -242,6 +249,9 @@ def main(
     method: Annotated[list[str], typer.Option(help="Method, any number of times.")] = list(METHODS),  # noqa: B006
     epsilon: Annotated[list[float], typer.Option(help="Epsilon, any number of times.")] = [3.0, 1.0, 8.0],  # noqa: B006
     epochs: Annotated[int, typer.Option(help="Expected participations of an example.")] = EPOCHS,
+    papers_batches: Annotated[
+        bool, typer.Option("--papers-batches", help="Batches of a 300th of the examples, five epochs, as in the paper.")
+    ] = False,
     seeds: int = 10,
     results: Annotated[Path, typer.Option(help="Folder of JSON lines and certificates.")] = RESULTS,
     figures: Annotated[Path, typer.Option(help="Folder of the figures.")] = FIGURES,
@@ -249,7 +259,8 @@ def main(
     quick: Annotated[bool, typer.Option("--quick", help="A small generated task, in under a minute.")] = False,
 ) -> None:
     """Train five methods at one privacy each, tune every one of them alike, and draw accuracies and differences."""
-    tried = choices(tuple(method))
+    tried = choices(tuple(method), papers_batches)
+    epochs = PAPERS_EPOCHS if papers_batches else epochs
     if quick:
         results = figures = Path("results/images-quick")
         dataset, epsilon, epochs, seeds = "generated", [8.0], 3, 2
