@@ -18,7 +18,7 @@ import numpy as np
 import typer
 
 import minsep
-from experiments.author_figures import draw_all
+from experiments.author_figures import draw_all, summary
 from experiments.paper_data import Papers, features_of, generated_papers, load_papers
 from experiments.softmax import Tuning, evaluate, train
 from experiments.sweep import Record, Setting, sweep
@@ -211,44 +211,39 @@ def _method(setting: Setting) -> Method:
 
 
 def run(study: Study, features: str, settings: list[Setting], seeds: int, results: Path) -> None:
-    """Calibrate, choose and test, and write three files."""
-    noises = sweep(settings, study.noise, results / "papers_noise.jsonl")
-    by_key = {str(record["setting"]): record for record in noises}
+    """Calibrate the noise of all settings, then choose and test for each, and write three files."""
+    for noise in sweep(settings, study.noise, results / "papers_noise.jsonl"):
+        choose_and_test(study, features, noise, seeds, results)
 
-    def noise_of(setting: Setting) -> Record:
-        return by_key[str({name: setting[name] for name in noises[0]["setting"]})]
 
-    def tune(setting: Setting) -> dict[str, Any]:
-        return study.tune(noise_of(setting), setting["optimiser"])
-
-    to_tune = [{**setting, "features": features, "optimiser": name} for setting in settings for name in ("sgd", "adam")]
-    tuned = sweep(to_tune, tune, results / f"papers_{features}_tuning.jsonl")
-    to_test = [
-        {
-            **{name: setting[name] for name in settings[0]},
-            "features": features,
-            "tuning": chosen(tuned, setting),
-            "seed": seed,
-        }
-        for setting in settings
-        for seed in range(seeds)
-    ]
-    sweep(
-        to_test,
-        lambda setting: study.test(noise_of(setting), setting["tuning"], setting["seed"]),
-        results / f"papers_{features}.jsonl",
+def choose_and_test(study: Study, features: str, noise: Record, seeds: int, results: Path) -> None:
+    """Choose optimiser, learning rate, schedule and clip norm on papers kept aside, and test fresh seeds with them."""
+    setting = {**noise["setting"], "features": features}
+    tuned = sweep(
+        [{**setting, "optimiser": name} for name in ("sgd", "adam")],
+        lambda one: study.tune(noise, one["optimiser"]),
+        results / f"papers_{features}_tuning.jsonl",
+        _silent,
     )
+    chosen = least_loss(tuned)
+    tested = sweep(
+        [{**setting, "tuning": chosen, "seed": seed} for seed in range(seeds)],
+        lambda one: study.test(noise, one["tuning"], one["seed"]),
+        results / f"papers_{features}.jsonl",
+        _silent,
+    )
+    loss, accuracy = (summary([record["result"][name] for record in tested]) for name in ("loss", "accuracy"))
+    where = ", ".join(f"{name} {setting[name]}" for name in ("user_bound", "method", "bands", "epsilon"))
+    print(f"{where}: loss {loss.mean:.4f}, accuracy {accuracy.mean:.2%}, {chosen}", flush=True)
 
 
-def chosen(tuned: list[Record], setting: Setting) -> dict[str, Any]:
+def _silent(line: str) -> None:
+    """Say nothing: one line for all seeds is enough."""
+
+
+def least_loss(tuned: list[Record]) -> dict[str, Any]:
     """Return the optimiser, learning rate, schedule and clip norm of least loss on the papers kept aside."""
-    tried = [
-        one
-        for record in tuned
-        if all(record["setting"][name] == value for name, value in setting.items())
-        for one in record["result"]["tried"]
-    ]
-    best = min(tried, key=lambda one: one["loss"])
+    best = min((one for record in tuned for one in record["result"]["tried"]), key=lambda one: one["loss"])
     return {name: best[name] for name in ("optimiser", "learning_rate", "clip_norm", "decay")}
 
 
