@@ -29,6 +29,7 @@ def styled(grid: bool = True) -> Iterator[None]:
         "xtick.color": palette.QUIET,
         "ytick.color": palette.QUIET,
         "legend.frameon": False,
+        "svg.fonttype": "none",
         "svg.hashsalt": "minsep",
     }
     with matplotlib.rc_context(style):

@@ -83,7 +83,7 @@ def _split(
 
 
 def features_of(papers: Papers, kind: str, rows: np.ndarray, cache: Path) -> Any:
-    """Return features with a column of ones: of all papers for words, of some rows for sentences.
+    """Return the features of some rows, with a column of ones; the other rows say nothing.
 
     Rows have norm 1 before the column of ones. Weights of words (IDF) come from papers that are neither trained nor
     tested on, as if these were public.
@@ -96,7 +96,8 @@ def features_of(papers: Papers, kind: str, rows: np.ndarray, cache: Path) -> Any
     from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
     hashing = HashingVectorizer(n_features=_HASHED, norm=None, alternate_sign=False, stop_words="english")
-    counts = hashing.transform(papers.texts)
+    needed = np.isin(np.arange(len(papers.texts)), np.concatenate([rows, papers.public]))
+    counts = hashing.transform(np.where(needed, papers.texts, ""))
     weighed = TfidfTransformer(sublinear_tf=True).fit(counts[papers.public]).transform(counts)
     ones = sparse.csr_array(np.ones((weighed.shape[0], 1)))
     return sparse.csr_array(sparse.hstack([weighed, ones]), dtype=np.float32)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 import minsep
-from experiments.sweep import Record, Setting, sweep
+from experiments.sweep import Record, Setting, read, sweep
 
 EXAMPLES, BATCH, MOST, ITERATIONS, BANDS = 14_745_600, 1793, 2048, 7200, 256
 EPSILON, DELTA = 10.0, 1.301e-8
@@ -101,6 +101,22 @@ def _answer(question: str, result: dict[str, Any]) -> str:
     if question == "delta":
         return f"{result['delta']:.3g} ± {2 * result['stderr']:.1g}: {result['delta'] / DELTA:.3f} times the target"
     return f"{result['epsilon']:.3f}"
+
+
+def repeat_slice(results: Path = RESULTS) -> list[str]:
+    """Certify the paper's noise and account for the baseline again, and compare with the file of results."""
+    lines = []
+    for record in read(results):
+        setting, known = record["setting"], record["result"]
+        if setting.get("noise") not in (0.47, 0.627) or setting["question"] == "delta":
+            continue
+        found = run(setting)
+        if any(found[name] != known[name] for name in ("passed",) if name in known):
+            raise AssertionError(f"{setting}: {found}, but the file says {known}.")
+        if abs(found.get("epsilon", 1.0) / known.get("epsilon", 1.0) - 1) > 1e-3:
+            raise AssertionError(f"{setting}: {found}, but the file says {known}.")
+        lines.append(f"{setting['scheme']} at {setting['noise']}: {_answer(setting['question'], found)}")
+    return lines
 
 
 if __name__ == "__main__":

@@ -7,8 +7,10 @@ from tempfile import TemporaryDirectory
 
 import typer
 
-from experiments import scattering_study
+from experiments import arxiv, heat_maps, production, scattering_study
+from experiments.author_figures import draw_all as draw_papers
 from experiments.image_figures import in_words
+from experiments.paper_data import generated_papers
 from experiments.scattering import generated_features
 from experiments.sweep import read
 
@@ -28,7 +30,24 @@ def images(folder: Path) -> list[str]:
     return in_words(read(folder / "images_generated.jsonl"))
 
 
-SLICES: dict[str, Callable[[Path], list[str]]] = {"images": images}
+def papers(folder: Path) -> list[str]:
+    """Calibrate, tune and test three methods on generated papers of several authors."""
+    study = arxiv.Study(generated_papers(), "words", "generated", folder, 64, 60)
+    arxiv.run(study, "words", study.settings(arxiv.methods((4,)), [2], [8.0]), 2, folder)
+    draw_papers(folder, folder, "words")
+    tested = read(folder / "papers_words.jsonl")
+    worst = min(record["result"]["accuracy"] for record in tested)
+    if worst < 0.4:
+        raise AssertionError(f"One accuracy is {worst:.1%}, little more than the 20 % of a guess.")
+    return [f"{one['setting']['method']}: {one['result']['accuracy']:.1%}" for one in tested]
+
+
+SLICES: dict[str, Callable[[Path], list[str]]] = {
+    "heat maps": lambda _: heat_maps.repeat_slice(),
+    "production": lambda _: production.repeat_slice(),
+    "images": images,
+    "papers": papers,
+}
 """By the name of a section: a function of a folder for files, which returns what it found and raises if it is wrong."""
 
 
