@@ -25,7 +25,7 @@ EPOCHS = 10
 CLIP_NORM = 0.1
 RATES = (4.0, 8.0, 16.0, 32.0, 64.0)
 """First learning rates for batches of a 20th of the examples; those of other batches are in proportion to the size."""
-REFERENCE = 20
+REFERENCE, MOST_EXTENSIONS = 20, 4
 VALIDATION = 5000
 TUNING_SEED = 1000
 """Apart from the seeds that are tested."""
@@ -210,7 +210,7 @@ def tune_all(study: Study, features: str, noises: list[Record], path: Path) -> l
     """Tune all mechanisms alike. While one method does best at the edge of the learning rates, all try more of them."""
     noise_of = {key_of(record["setting"]): record for record in noises}
     tried = [list(RATES)]
-    while True:
+    for _ in range(MOST_EXTENSIONS + 1):
         tuned = sweep(
             [{"features": features, **record["setting"], "rates": rates} for rates in tried for record in noises],
             lambda setting: study.tune(noise_of[key_of(without(setting, "features", "rates"))], setting["rates"]),
@@ -220,8 +220,9 @@ def tune_all(study: Study, features: str, noises: list[Record], path: Path) -> l
         best = [tuning["learning_rate"] * setting["epoch"] / REFERENCE for setting, tuning in chosen(tuned)]
         more = [2 * max(known)] * (max(best) >= max(known)) + [min(known) / 2] * (min(best) <= min(known))
         if not more:
-            return tuned
+            break
         tried.append(more)
+    return tuned
 
 
 def without(setting: Setting, *names: str) -> Setting:
