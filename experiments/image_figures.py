@@ -14,6 +14,7 @@ from experiments.sweep import Record, key_of, read
 from minsep.report import palette
 
 BASELINE = "dp-sgd"
+_DRAWN = ("prefix sums", "momentum", "forgetting")
 _LEAST, _SHUFFLES = 3, 20_000
 STYLES = {
     BASELINE: ("DP-SGD", palette.STYLES["poisson"]),
@@ -26,6 +27,7 @@ TITLES = {
     "cifar10-pool1": "CIFAR-10, 15,552 features",
     "cifar10-pool2": "CIFAR-10, 3,888 features",
     "fashion-mnist-pool2": "Fashion-MNIST, 1,296 features",
+    "fashion-mnist-pool2-5-epochs": "Fashion-MNIST, 1,296 features, the paper's batches",
     "generated": "Generated",
 }
 
@@ -148,12 +150,14 @@ def accuracies(tests: list[Record], features: str, path: Path) -> None:
                     )
         below.axhline(0, color=STYLES[BASELINE][1].colour, linewidth=1)
         seeds = sorted({len(some) for some in values.values()})
-        above.set(ylabel="test accuracy (%)", title=f"{TITLES.get(features, features)}: linear model")
+        runs = f"{' or '.join(map(str, seeds))} seeds, 95 % intervals"
+        above.set(ylabel="test accuracy (%)", title=f"{TITLES.get(features, features)}; {runs}")
         below.set(xlabel="ε", ylabel="points above DP-SGD")
         below.set_xscale("log", base=2)
         below.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
         below.set_xticks([], minor=True)
-        above.legend(fontsize=9, title=f"{' or '.join(map(str, seeds))} seeds, 95 % intervals", title_fontsize=9)
+        below.set_xlim(epsilons[0] / 1.25, epsilons[-1] * 1.25)
+        figure.legend(*above.get_legend_handles_labels(), loc="outside upper center", ncols=len(STYLES), fontsize=9)
         saved(figure, path)
 
 
@@ -219,7 +223,7 @@ def scatter(points: list[Prediction], features: str, path: Path) -> None:
     """Draw accuracy on images kept aside over the error of each workload, one row an epsilon."""
     from matplotlib.figure import Figure
 
-    epsilons, workloads = sorted({point.epsilon for point in points}), list(points[0].errors)[:3]
+    epsilons, workloads = sorted({point.epsilon for point in points}), _DRAWN
     ranks = {(one.epsilon, one.workload): one.within for one in correlations(points)}
     least, most = (math.log(end(point.epoch for point in points)) for end in (min, max))
     with styled():
@@ -242,7 +246,8 @@ def scatter(points: list[Prediction], features: str, path: Path) -> None:
                 axes.set(xlabel=f"error, {workload}")
                 axes.set_title(title, fontsize=10)
             row[0].set_ylabel("accuracy kept aside (%)")
-        table[0, 0].legend(fontsize=8)
+        handles = table[0, 0].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside lower center", ncols=len(STYLES), fontsize=9)
         figure.suptitle(
             f"{TITLES.get(features, features)}: does the error predict? (Larger marks: larger batches)",
             fontsize=10,

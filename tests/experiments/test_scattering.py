@@ -56,6 +56,8 @@ def test_every_method_has_the_same_number_of_trials_at_the_same_privacy():
         assert design.scheme.min_sep >= design.strategy.bands
         assert design.scheme.rate == pytest.approx(1 / choice.epoch)
         assert design.scheme.min_sep == choice.min_sep
+    of_paper = choices(METHODS, papers_batches=True)
+    assert {choice.design(5).iterations for choice in of_paper} == {1500}
 
 
 def test_learning_rates_are_extended_for_all_until_no_best_is_at_their_edge(tmp_path):
@@ -154,6 +156,17 @@ def test_published_results_have_their_certificates():
         assert held["passed"]
         assert (held["epsilon"], held["delta"]) == (record["setting"]["epsilon"], record["setting"]["delta"])
         assert held["mechanism"]["noise_multiplier"] == record["result"]["noise_multiplier"]
+
+
+def test_published_tests_are_of_what_was_chosen_on_images_kept_aside():
+    for path in scattering_study.RESULTS.glob("images_*_tuning.jsonl"):
+        tuned, tests = read(path), read(path.with_name(path.name.replace("_tuning", "")))
+        for epsilon in {record["setting"]["epsilon"] for record in tests}:
+            best = scattering_study.chosen([record for record in tuned if record["setting"]["epsilon"] == epsilon])
+            expected = {key_of({**scattering_study.without(setting, "rates"), "tuning": one}) for setting, one in best}
+            for record in tests:
+                if record["setting"]["epsilon"] == epsilon:
+                    assert key_of(scattering_study.without(record["setting"], "seed")) in expected
 
 
 @pytest.mark.slow
