@@ -8,7 +8,7 @@ import torch
 
 MOST_TOKENS = 64
 WIDTH = 384
-_BATCH, _CHUNK = 32, 2048
+_BATCH, _CHUNK = 32, 512
 
 
 def sentence_features(texts: np.ndarray, rows: np.ndarray, cache: Path) -> np.ndarray:

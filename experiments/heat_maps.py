@@ -99,9 +99,13 @@ def _as_json(candidate: Candidate) -> dict[str, Any]:
 
 def _chosen(record: Record, numbers: Numbers) -> Iterator[Setting]:
     """Yield the designs of a cell that are worth a test: all that are near the best, or the best alone."""
+    tried = record["result"]["designs"]
+    balls_in_bins = min(one["error"] for one in tried if one["scheme"] == minsep.BallsInBins.kind)
     for scheme in COMPARED:
-        designs = [one for one in record["result"]["designs"] if one["scheme"] == scheme]
+        designs = [one for one in tried if one["scheme"] == scheme]
         least = min(one["error"] for one in designs)
+        if numbers is Numbers.certified and scheme == PROPOSED and least > NEAR_BEST * balls_in_bins:
+            continue  # with a separation of an epoch it is balls-in-bins, and better
         most = NEAR_BEST * least if numbers is Numbers.verified else least
         for one in designs:
             if one["error"] <= most:
@@ -127,6 +131,8 @@ def _verify(setting: Setting) -> dict[str, Any]:
 
 def _certify(setting: Setting) -> dict[str, Any]:
     task, candidate = _task(setting), _candidate(setting)
+    if candidate.exact:
+        return _with_error(task, candidate, setting["near"]) | {"samples": 0, "fallback": ""}
     found = minsep.calibrate(
         candidate.design(task), epsilon=task.epsilon, delta=task.delta, near=setting["near"], seed=0
     )
