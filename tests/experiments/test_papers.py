@@ -150,6 +150,17 @@ def test_every_method_is_calibrated_tuned_alike_and_tested_on_other_seeds(small_
     assert read(folder / "papers_words.jsonl") == tests
 
 
+def test_papers_are_tested_on_that_nothing_was_chosen_by():
+    papers = paper_data.generated_papers(1500, tests=200, public=100, validation=100)
+    study = arxiv.Study(papers, "words", "generated", Path(), 30, 20)
+    assert np.array_equal(study._papers.validation, papers.validation)
+    assert np.array_equal(study._papers.test, papers.test)
+    many = paper_data.generated_papers(12_000, tests=1000, public=100, validation=2000)
+    fewer = arxiv.Study(many, "minilm", "generated", Path(), 30, 20)._papers
+    assert (fewer.validation.size, fewer.test.size) == (1000, 1500)
+    assert not set(fewer.test) & ({*fewer.validation} | {*many.train} | {*many.public})
+
+
 def test_fixed_batches_keep_what_their_accounting_says(small_study):
     _, study, _ = small_study
     kept = study._kept[2]
