@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := src tests benchmarks experiments examples docs/tools
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
-.PHONY: plan serve test test-slow test-lowest check format docs benchmark dist clean
+.PHONY: plan serve test test-slow test-lowest check format docs benchmark evidence-quick dist clean
 
 plan: .venv/light
 	@echo "Planning for 60,000 examples, batches of 512, 2,000 iterations, epsilon 4, delta 1e-5: about half a minute."
@@ -52,6 +52,10 @@ benchmark: .venv/benchmarks
 	$(BIN)/python -m benchmarks.training
 	$(BIN)/python -m benchmarks.device_noise
 	$(BIN)/python -m benchmarks.audit
+
+# A small slice of every section of docs/evidence.md, without data, in under five minutes.
+evidence-quick: .venv/ready
+	$(BIN)/python -m experiments.quick
 
 .venv/light: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 import minsep
-from experiments import image_data, images, paper_data, runs
+from experiments import image_data, images, runs
 from experiments.models import vgg
 
 
@@ -102,22 +102,3 @@ def test_images_are_read_as_their_files_hold_them(tmp_path, monkeypatch):
     assert data.train.inputs[1, 0, 2 + 3, 2 + 4] == pytest.approx(pixels[1, 3, 4] / 127.5 - 1, abs=1e-6)
     with pytest.raises(SystemExit, match="npm pack"):
         image_data.load_images("cifar10", tmp_path / "nowhere", 0)
-
-
-def test_papers_are_read_with_words_weighed_on_others(tmp_path):
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
-    pytest.importorskip("sklearn")
-    authors = [[k] if k % 4 == 0 else [k, k + 1] for k in range(80)]
-    table = {
-        "abstract": [f"{'graph' if k % 2 else 'noise'} number{k}" for k in range(80)],
-        "author_ids": authors,
-        "primary_cat": ["cs.DS" if k % 2 else "cs.CR" for k in range(80)],
-    }
-    parquet.write_table(arrow.table(table), tmp_path / "papers.parquet")
-    papers = paper_data.load_papers(tmp_path / "papers.parquet", "words", tmp_path, tests=10, public=10)
-    assert len(papers.train) == len(papers.authors) == 60 - 20
-    assert all(len(some) == 2 for some in papers.authors)
-    assert papers.test.inputs[np.arange(3)].shape == (3, 4096)
-    assert papers.classes == 2
