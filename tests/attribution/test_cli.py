@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from minsep.cli.bound import bound
 
-EDGES = [["paper", "author"], *[[paper, f"a{paper % 3 + k}"] for paper in range(8) for k in range(2)]]
+EDGES = [["example", "user"], *[[paper, f"a{paper % 3 + k}"] for paper in range(8) for k in range(2)]]
 
 
 @pytest.fixture

@@ -101,6 +101,8 @@ def test_parquet(tmp_path):
         ([[-1, 2], [3, 4]], "Row 1 has the example id -1"),
         ([["e", "u"], [8, 2], [8, 2]], "Row 3 repeats the edge of example 8 and user 2"),
         ([["e", "u"]], "contains no edges"),
+        ([["x1", "Ada"], ["x2", "Bo"]], "starts with 'x1,Ada', which may be names or an edge"),
+        ([["paper", "author"], [1, "Ada"]], "the first line must name the columns example and user"),
         ([["e"], [1]], "must have two columns"),
         ([], "must have two columns"),
     ],

@@ -89,7 +89,11 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path):
     assert result.stdout.strip() == "done"
 
 
-def test_a_command_with_a_journal_says_that_it_goes_on():
+@pytest.mark.parametrize(
+    ("begun", "sentence"),
+    [(True, "a.journal holds what was done: the same command goes on."), (False, "Nothing was written.")],
+)
+def test_a_command_with_a_journal_says_that_it_goes_on(tmp_path, begun, sentence):
     script = f"""
 import typer
 from minsep.cli.app import stoppable
@@ -101,6 +105,8 @@ app = typer.Typer(pretty_exceptions_enable=False)
 app.command()(stoppable(command))
 app()
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    if begun:
+        (tmp_path / "a.journal").touch()
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 130
-    assert done.stderr == "Stopped. a.journal holds what was done: the same command goes on.\n"
+    assert done.stderr == f"Stopped. {sentence}\n"

@@ -1,5 +1,6 @@
 """A real cluster of processes: workers that are killed and added, a lost scheduler, other versions."""
 
+import os
 import random
 import sys
 import threading
@@ -58,6 +59,19 @@ def test_an_executor_of_dask_is_used_as_its_cluster(processes):
 
     with Client(processes.address, set_as_default=False) as client, client.get_executor() as executor:
         assert len(set(Compute(executor=executor).run(partial(work.process, 0.005), 60))) >= 2
+
+
+def test_the_options_of_an_executor_of_dask_are_kept(processes):
+    from distributed import Client
+
+    with Client(processes.address, set_as_default=False) as client:
+        client.wait_for_workers(2)
+        chosen = sorted(client.nthreads())[0]
+        with client.get_executor(workers=[chosen], retries=1) as executor:
+            used = set(Compute(executor=executor).run(partial(work.process, 0.005), 60))
+            assert used == {client.run(os.getpid)[chosen]}
+            assert cluster.ClusterPool(client, cluster.options_of(executor)).cores() == 1
+        assert cluster.ClusterPool(client).cores() >= 2
 
 
 def test_a_process_connects_once(processes):

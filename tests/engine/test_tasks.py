@@ -1,5 +1,6 @@
 """Chunks in tasks, on workers of any kind."""
 
+import os
 import pickle
 import random
 import threading
@@ -17,7 +18,7 @@ import minsep
 from minsep.accounting.certification import draws
 from minsep.accounting.importance.tilted import TiltedLaw
 from minsep.accounting.schemes import pair_of
-from minsep.engine import Compute, parcels, run_chunks
+from minsep.engine import Compute, cluster, parcels, run_chunks
 from minsep.engine.grouping import Grouping
 from minsep.engine.parcels import Done, Missing, OtherVersions, Parcel, run_task, unpacked, versions_here
 from minsep.engine.tasks import Pool, run_tasks
@@ -194,6 +195,15 @@ def test_any_executor_gives_the_same_certificate(name):
     assert expected.samples > 20_000
     with engine(name) as executor:
         assert certificate(Compute(executor=executor)) == expected
+
+
+@pytest.mark.parametrize("module", [parcels, cluster], ids=["parcels", "cluster"])
+def test_a_forked_process_has_locks_of_its_own(module):
+    with module._lock:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if module._lock.acquire(blocking=False) else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_chunks_begin_where_they_should():

@@ -9,6 +9,7 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -161,9 +162,33 @@ def test_lines_that_moved_are_refused(whole, tmp_path_factory, data):
 def test_other_files_are_refused_and_left_alone(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("other") / "other.txt"
     path.write_bytes(content)
-    if b'{"journal": '.startswith(content):
+    if b'{"journal": 1'.startswith(content):
         return
     assert "another kind of file" in refusal(path)
+
+
+@pytest.mark.parametrize("content", ['{"journal": "Nature", "year": 1905}', '{"journal": 1}', '{"journal": 1, "a": 2}'])
+def test_one_line_about_another_journal_is_refused_and_left_alone(tmp_path, content):
+    path = tmp_path / "other.json"
+    path.write_text(content)
+    assert "another kind of file" in refusal(path)
+
+
+def test_a_refusal_leaves_a_torn_line(whole, tmp_path):
+    path = tmp_path / "a.journal"
+    path.write_bytes(whole[0][:-5])
+    assert "folds is 4 here" in refusal(path, folds=4)
+    assert program(path) == whole[1]
+    assert path.read_bytes() == whole[0]
+
+
+def test_lines_before_a_damaged_one_can_be_kept(whole, tmp_path):
+    path = tmp_path / "a.journal"
+    lines = whole[0].splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:9], lines[9].replace(b"0", b"1"), *lines[10:]]))
+    assert f"line 10 of {len(lines)} is damaged" in refusal(path)
+    path.write_bytes(b"".join(lines[:9]))
+    assert program(path) == whole[1]
 
 
 def test_lines_of_another_program_are_refused_though_their_seals_are_right(whole, tmp_path):
@@ -204,6 +229,15 @@ def test_another_task_is_refused_by_what_differs(whole, tmp_path):
     )
 
 
+def test_equal_inputs_are_the_same_whatever_their_type(whole, tmp_path):
+    path = tmp_path / "a.journal"
+    path.write_bytes(whole[0])
+    assert program(path, size=np.int64(1)) == whole[1]
+    first = program(tmp_path / "b.journal", size=(2.0, 4.0))
+    assert program(tmp_path / "b.journal", size=[np.float64(2.0), 4]) == first
+    assert "size is " in refusal(tmp_path / "b.journal", size=(2.0, 5.0))
+
+
 def test_another_version_is_refused(whole, tmp_path, monkeypatch):
     path = tmp_path / "a.journal"
     path.write_bytes(whole[0])
@@ -238,6 +272,37 @@ def test_two_calls_cannot_write_to_one_journal(tmp_path):
     assert "another call is writing to it" in refusal(path)
     file.close()
     program(path)
+
+
+@pytest.mark.parametrize("meanwhile", ["begun", "replaced"])
+def test_who_comes_second_leaves_the_journal_of_the_first(tmp_path, monkeypatch, meanwhile):
+    """Where locks exclude nobody, as on some network file systems."""
+    monkeypatch.setattr(JournalFile, "_lock", lambda self: None)
+    path = tmp_path / "a.journal"
+    second = JournalFile(path)
+    if meanwhile == "replaced":
+        path.rename(tmp_path / "moved.journal")
+    first = JournalFile(path)
+    if meanwhile == "begun":
+        first.begin({"journal": 1})
+    content = path.read_bytes()
+    with pytest.raises(OSError, match="while the call was running"):
+        second.begin({"journal": 1})
+    assert path.read_bytes() == content
+    first.close()
+    second.close()
+
+
+def test_a_journal_is_for_its_owner_alone(tmp_path):
+    program(tmp_path / "a.journal")
+    assert (tmp_path / "a.journal").stat().st_mode & 0o777 == 0o600
+
+
+def test_work_that_stays_in_this_process_is_done_where_the_call_does_it(tmp_path):
+    cluster, two = minsep.Compute(cluster="tcp://127.0.0.1:1"), minsep.Compute(workers=2)
+    for compute, local in ((cluster, minsep.Compute()), (two, two)):
+        with journal_run.begin(tmp_path / f"{compute.workers}.journal", "call", {}, 1, compute, None) as run:
+            assert run.compute.local == local
 
 
 def test_a_forked_process_neither_writes_nor_keeps_the_lock(tmp_path):

@@ -107,10 +107,10 @@ def _read_csv(path: Path) -> tuple[NDArray[Any], NDArray[Any], int]:
         table = _integers(path, header, columns)
     except ValueError:
         examples, users, first_row = _read_csv_text(path, header, columns)
-        if header and not named and (head[0] in examples or head[1] in users):
+        if header and not named and examples.size:
             raise ValueError(
-                f"The file {str(path)!r} starts with {validate.in_short(','.join(head))}, which occurs again as an id: "
-                "if it is an edge, put the names of the columns, example and user, above it."
+                f"The file {str(path)!r} starts with {validate.in_short(','.join(head))}, which may be names or an "
+                "edge: where ids are text, the first line must name the columns example and user."
             ) from None
         return examples, users, first_row
     first_row = 1 + int(header)

@@ -89,7 +89,8 @@ class AttributionGraph:
         """Return the graph of an edge list: two arrays of indices, one array of two columns, or a file.
 
         - A file is .csv or .parquet and has the columns `example` and `user`; otherwise its first two columns are used.
-          Its ids are non-negative integers or text, and are kept as `example_ids` and `user_ids`.
+          Its ids are non-negative integers or text, and are kept as `example_ids` and `user_ids`. A .csv file of text
+          must name these columns, unless its first row has a number: other names could be an edge.
         - Arrays `examples` and `users` hold indices: every index below `num_examples` must have an edge, and users are
           below `num_users`. By default, both numbers are inferred.
 

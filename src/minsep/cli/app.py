@@ -1,6 +1,7 @@
 """The commands, and how their errors are reported."""
 
 import functools
+import os
 import signal
 import sys
 import threading
@@ -66,9 +67,9 @@ def stoppable(command: Callable[..., None]) -> Callable[..., None]:
             under_way = "".join(f" while {note}" for note in getattr(error, "__notes__", []))
             journal = options.get("journal")
             written = (
-                "Nothing was written."
-                if journal is None
-                else f"{journal} holds what was done: the same command goes on."
+                f"{journal} holds what was done: the same command goes on."
+                if isinstance(journal, str | os.PathLike) and os.path.exists(journal)
+                else "Nothing was written."
             )
             print(f"Stopped{under_way}. {written}", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None

@@ -12,7 +12,10 @@ from minsep.cli.progress import Bar
 
 def bound(
     edges: Annotated[
-        Path, typer.Argument(help="Edges, .csv or .parquet: the columns example and user, or else the first two.")
+        Path,
+        typer.Argument(
+            help="Edges, .csv or .parquet: the columns example and user, or else the first two. Text ids need names."
+        ),
     ],
     user_bound: Annotated[int, typer.Option(help="Maximum number of kept examples per user (k_u).")],
     duplicates: Annotated[

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from typing import TypeVar
 
 from minsep import _validation as validate
-from minsep.engine.cluster import ClusterPool, client_of, connected
+from minsep.engine.cluster import ClusterPool, client_of, connected, options_of
 from minsep.engine.cores import available_cores
 from minsep.engine.tasks import ExecutorPool, run_tasks
 
@@ -46,7 +46,7 @@ def run_chunks(
         return
     if executor is not None and not isinstance(executor, ThreadPoolExecutor):
         client = client_of(executor)
-        pool = ExecutorPool(executor, workers) if client is None else ClusterPool(client)
+        pool = ExecutorPool(executor, workers) if client is None else ClusterPool(client, options_of(executor))
         yield from run_tasks(work, start, count, pool)
         return
     with ThreadPoolExecutor(workers) if executor is None else nullcontext(executor) as threads:

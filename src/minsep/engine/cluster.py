@@ -7,8 +7,9 @@ import re
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Executor, Future
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from minsep.engine.parcels import Answer, versions_here
@@ -40,24 +41,26 @@ def check_address(cluster: object) -> str:
 
 
 class ClusterPool(Pool):
-    """The workers of a cluster."""
+    """The workers of a cluster; `options` are those of an executor of Dask, such as which workers to use."""
 
-    def __init__(self, client: "Client") -> None:
+    def __init__(self, client: "Client", options: Mapping[str, Any] = MappingProxyType({})) -> None:
         self._client = client
         self._address = client.scheduler.address
         # Its default is to take equal calls for one, and to hash their arguments for that.
-        self._executor = client.get_executor(pure=False)
+        self._executor = client.get_executor(**{**options, "pure": False})
+        self._addresses = _addresses(options)
         self._cores, self._looked = 0, -_LOOK_SECONDS
         self._seen, self._warned = time.monotonic(), False
 
     def cores(self) -> int:
-        """Return how many threads the workers have now; 1 if there are none yet."""
+        """Return how many threads the workers have now that it may use; 1 if there are none yet."""
         now = time.monotonic()
         if now - self._looked >= _LOOK_SECONDS:
             try:
-                self._cores = sum(self._client.nthreads().values())
+                threads = self._client.nthreads()
             except Exception as error:
                 raise self._lost() from error
+            self._cores = sum(threads.get(address, 0) for address in self._addresses or threads)
             self._looked = now
             self._wait_for_workers(now)
         return max(self._cores, 1)
@@ -94,9 +97,14 @@ class ClusterPool(Pool):
         elif now - self._seen > _ALONE_SECONDS and not self._warned:
             self._warned = True
             warnings.warn(
-                f"The cluster at {self._address} has no workers: start some, as in `dask worker {self._address}`.",
+                f"The cluster at {self._address} has no workers{self._that_are_named}: start some, as in "
+                f"`dask worker {self._address}`.",
                 stacklevel=2,
             )
+
+    @property
+    def _that_are_named(self) -> str:
+        return f" at {', '.join(sorted(self._addresses))}" if self._addresses else ""
 
     def _lost(self) -> ConnectionError:
         for address in [address for address, client in _clients.items() if client is self._client]:
@@ -105,6 +113,27 @@ class ClusterPool(Pool):
             f"The scheduler at {self._address} is lost: start it again. With a journal, the same call with the same "
             "journal goes on where it was; without one, it starts anew and ends in the same result for the same seed."
         )
+
+
+def _addresses(options: Mapping[str, Any]) -> frozenset[str]:
+    """Return the workers that tasks may go to, if they are given by addresses: names and hosts only Dask can resolve.
+
+    >>> sorted(_addresses({"workers": ["tcp://10.0.0.1:4000", "tcp://10.0.0.2:4000"]}))
+    ['tcp://10.0.0.1:4000', 'tcp://10.0.0.2:4000']
+    >>> _addresses({"workers": "alice"})
+    frozenset()
+    """
+    workers = options.get("workers") or ()
+    given = frozenset([workers] if isinstance(workers, str | int) else workers)
+    if options.get("allow_other_workers") or not all("://" in str(worker) for worker in given):
+        return frozenset()
+    return given
+
+
+def options_of(executor: Executor) -> Mapping[str, Any]:
+    """Return what an executor of Dask says of its tasks: workers, resources, retries, priority."""
+    options: Mapping[str, Any] = getattr(executor, "_kwargs", {})
+    return options
 
 
 def client_of(executor: Executor) -> "Client | None":
@@ -158,6 +187,12 @@ def _close_all() -> None:
         _forget(address)
 
 
+def _start_anew() -> None:
+    """Forget what belongs to the process that this one is a fork of: its connections, and a lock it may have held."""
+    global _lock
+    _clients.clear()
+    _lock = threading.Lock()
+
+
 if hasattr(os, "register_at_fork"):
-    # A connection belongs to one process.
-    os.register_at_fork(after_in_child=_clients.clear)
+    os.register_at_fork(after_in_child=_start_anew)

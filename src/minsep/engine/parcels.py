@@ -7,6 +7,7 @@ what it was made with, and a worker that has something else says so instead of c
 import copyreg
 import hashlib
 import io
+import os
 import pickle
 import threading
 import time
@@ -113,6 +114,16 @@ def _work_of(digest: str, content: bytes | None) -> Callable[[int], Any] | None:
                 _kept.popitem(last=False)
         _kept.move_to_end(digest)
         return _kept[digest]
+
+
+def _renew_lock() -> None:
+    """Forget a lock that a thread may have held, which is not in this forked process."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _packed(work: Callable[[int], Any]) -> bytes:

@@ -95,6 +95,11 @@ class JournaledCompute(Compute):
         """Yield `work(start), ..., work(count - 1)` in order; that is not written down."""
         return self.inner.run(work, count, start)
 
+    @property
+    def local(self) -> Compute:
+        """Threads of this process: what they do is not written down."""
+        return self.inner.local
+
     def fold(
         self,
         work: Callable[[int], Result],

@@ -11,21 +11,26 @@ from minsep.files import check_folder
 from minsep.journal.lines import FIRST, DamagedError, Entry, sealed, unsealed
 
 _SYNC_SECONDS = 0.5
-_OPENING = b'{"journal": '
+FORMAT = 1
+"""Which first line the journals of this version have."""
+
+_ANY_OPENING = b'{"journal": '
+_OPENING = b'{"journal": %d, "versions": {"minsep": "' % FORMAT
 
 
 class JournalFile:
     """An open journal, locked for this process.
 
-    - `entries` are what it held when it was opened: none if it is new. A torn last line is cut off.
+    - `entries` are what it held when it was opened: none if it is new. A torn last line is cut off before the
+      first one is written.
     - `path` is where it is, and each line is written after all others.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = validate_path(path)
-        self._seal, self._size, self._synced = FIRST, 0, -_SYNC_SECONDS
+        self._seal, self._size, self._torn, self._synced = FIRST, 0, 0, -_SYNC_SECONDS
         try:
-            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         except (OSError, ValueError) as error:
             raise OSError(f"{self._is}, but it cannot be opened: {getattr(error, 'strerror', error)}.") from None
         _open_files.add(self)
@@ -49,6 +54,7 @@ class JournalFile:
         line, seal = sealed(entry, self._seal)
         self._check_place()
         try:
+            self._cut_torn_line()
             self._write(line)
             if now or time.monotonic() - self._synced >= _SYNC_SECONDS:
                 os.fsync(self._descriptor)
@@ -56,6 +62,7 @@ class JournalFile:
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, self._size)
+                self._torn = 0
             raise OSError(
                 f"{self._is}, but it could not be written to: {error.strerror}; it holds what was done before, so "
                 "solve that and repeat the call."
@@ -63,14 +70,19 @@ class JournalFile:
         self._seal, self._size = seal, self._size + len(line)
 
     def begin(self, header: Entry) -> None:
-        """Write the first line, and force it and the name of the file to disk; where that fails, leave no file."""
+        """Write the first line, and force it and the name of the file to disk; where that fails, leave no empty one."""
         try:
             self.append(header)
         except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(self.path)
+            self._remove_if_empty()
             raise
         self._sync_folder()
+
+    def _remove_if_empty(self) -> None:
+        """Delete the file, unless it is another one by now or something was written to it."""
+        with contextlib.suppress(OSError):
+            if self._is_in_place() and os.fstat(self._descriptor).st_size == 0:
+                os.unlink(self.path)
 
     def _sync_folder(self) -> None:
         with contextlib.suppress(OSError):  # some systems cannot, and it is there all the same
@@ -99,13 +111,14 @@ class JournalFile:
             raise OSError(f"{self._is}, but it cannot be locked: {error.strerror}.") from None
 
     def _read(self) -> list[Entry]:
-        """Return the entries, and cut off a torn last line."""
+        """Return the entries, which end before a torn last line."""
         if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
             raise self.refuse("it must be a file")
         with open(self._descriptor, "rb", closefd=False) as file:
             content = file.read()
         *lines, torn = content.split(b"\n")
-        begun = content.startswith(_OPENING) or _OPENING.startswith(content)
+        # A torn first line is written over, so it must be one of a journal without a doubt.
+        begun = content.startswith(_ANY_OPENING if lines else _OPENING) or _OPENING.startswith(content)
         if not begun:
             raise self.refuse("that is another kind of file")
         entries = []
@@ -118,9 +131,13 @@ class JournalFile:
                 ) from None
             entries.append(entry)
             self._size += len(line) + 1
-        if torn:
-            os.ftruncate(self._descriptor, self._size)
+        self._torn = len(torn)
         return entries
+
+    def _cut_torn_line(self) -> None:
+        if self._torn:
+            os.ftruncate(self._descriptor, self._size)
+            self._torn = 0
 
     def _write(self, line: bytes) -> None:
         os.lseek(self._descriptor, self._size, os.SEEK_SET)
@@ -131,15 +148,16 @@ class JournalFile:
         """Refuse to write to a file that is no longer there, where nobody would find it."""
         if self._descriptor < 0:
             raise OSError(f"{self._is}, but this process is a copy of the one that opened it: only that may write.")
-        try:
-            found = os.stat(self.path)
-        except OSError:
-            found = None
-        mine = os.fstat(self._descriptor)
-        if found is None or (found.st_dev, found.st_ino) != (mine.st_dev, mine.st_ino):
+        if not self._is_in_place():
             raise OSError(f"{self._is}, but the file was moved or deleted while the call was running.")
-        if found.st_size != self._size:
+        if os.fstat(self._descriptor).st_size != self._size + self._torn:
             raise OSError(f"{self._is}, but something else changed the file while the call was running.")
+
+    def _is_in_place(self) -> bool:
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self._descriptor))
+        except OSError:
+            return False
 
 
 def validate_path(path: object) -> Path:

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+import numpy as np
+
 from minsep import _validation as validate
 from minsep.engine import Compute
 from minsep.journal.canonical import digest
 from minsep.journal.compute import JournaledCompute, Log
-from minsep.journal.file import JournalFile
+from minsep.journal.file import FORMAT, JournalFile
 from minsep.journal.lines import Entry
 from minsep.progress import Progress, Report
 from minsep.versions import library_versions
-
-FORMAT = 1
 
 Outcome = TypeVar("Outcome")
 
@@ -107,7 +107,7 @@ def _checked(file: JournalFile, task: Entry) -> Entry:
         if versions.get(name) != version:
             there = validate.shortened(str(versions.get(name)))
             raise file.refuse(f"it was written with {name} {there}, and this is {version}: go on with that version")
-    differing = [name for name in {**recorded, **task} if recorded.get(name) != task.get(name)]
+    differing = [name for name in {**recorded, **task} if _identity(recorded.get(name)) != _identity(task.get(name))]
     if differing:
         words = ", ".join(
             f"{name} is {_said(task.get(name))} here and {_said(recorded.get(name))} there" for name in differing
@@ -117,10 +117,20 @@ def _checked(file: JournalFile, task: Entry) -> Entry:
 
 
 def _in_words(value: Any) -> Any:
-    """Return an input as it is compared: as it is, or its name and digest."""
+    """Return an input as it is written: as it is, or in words and with its digest."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return {"is": str(value)[:200], "sha256": digest(value)}
+
+
+def _identity(value: Any) -> Any:
+    """Return what two equal inputs have in common: words for a list and a tuple differ."""
+    match value:
+        case {"is": str(), "sha256": str() as digits}:
+            return {"sha256": digits}
+    return value
 
 
 def _said(value: Any) -> str:
