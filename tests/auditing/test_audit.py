@@ -80,6 +80,18 @@ def test_cut_batches_are_audited_with_one_canary_a_run():
         minsep.audit(certificate, plain_loop, canaries=2, verify=False)
 
 
+def test_cut_batches_of_users_with_one_example_are_audited():
+    mechanism = mechanism_of(
+        minsep.UserMinSep(rate=0.1, min_sep=4, user_bound=1),
+        iterations=8,
+        bands=2,
+        truncation=minsep.Truncation(batch_size=30, num_examples=100),
+    )
+    certificate = minsep.certify(mechanism, epsilon=8.0, delta=0.1, seed=0)
+    result = minsep.audit(certificate, plain_loop, runs=20, seed=1, verify=False)
+    assert (result.passed, result.canaries) == (True, 1)
+
+
 CAUGHT_BY = {
     "noise 10 % too small": "Noise size",
     "noise not correlated as C says": "Noise correlation",

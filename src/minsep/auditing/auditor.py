@@ -119,9 +119,12 @@ def audit(
 
 
 def _with_users(mechanism: Mechanism, canaries: int) -> tuple[Mechanism, int]:
-    """Return the mechanism for as many users as canaries, and the number of examples of each."""
+    """Return the mechanism for as many users as canaries, and the number of examples of each.
+
+    Where batches are cut, a user has one example, and there are examples besides the canary: nothing changes.
+    """
     scheme = mechanism.scheme
-    if not isinstance(scheme, UserMinSep):
+    if not isinstance(scheme, UserMinSep) or mechanism.truncation is not None:
         return mechanism, 1
     graph = AttributionGraph.from_lists([[user] for user in range(canaries) for _ in range(scheme.user_bound)])
     return replace(mechanism, scheme=replace(scheme, graph=graph)), scheme.user_bound
