@@ -9,7 +9,7 @@ import pytest
 import minsep
 from minsep.auditing import CanaryRun, plain_loop
 from minsep.auditing.auditor import _with_users
-from minsep.auditing.checks import checks_of
+from minsep.auditing.checks import Check, checks_of
 from minsep.auditing.jax import JaxLoop
 from minsep.auditing.statistic import Statistic, canary_pair, rules_for
 from minsep.auditing.tally import Tally
@@ -90,6 +90,8 @@ def test_cut_batches_of_users_with_one_example_are_audited():
     certificate = minsep.certify(mechanism, epsilon=8.0, delta=0.1, seed=0)
     result = minsep.audit(certificate, plain_loop, runs=20, seed=1, verify=False)
     assert (result.passed, result.canaries) == (True, 1)
+    assert len(result.checks) < 15
+    assert {check.level for check in result.checks} == {5e-7 / 15}  # whatever the number of checks that apply
 
 
 CAUGHT_BY = {
@@ -166,7 +168,7 @@ def test_p_values_are_as_small_as_p_with_probability_p_at_most():
             run = CanaryRun(mechanism, generator.random(100) < 0.5, 100, 1.0, seed=int(generator.integers(2**60)))
             plain_loop(run)
             tally.add(run.observed())
-        for check in checks_of(tally):
+        for check in checks_of(tally, 1e-6):
             values.setdefault(check.name, []).append(check.p_value)
         assert audit_number or len(values) == 15
     for name, seen in values.items():
@@ -230,6 +232,11 @@ def test_a_step_that_is_repeated_with_the_same_values_is_no_alarm(certificate):
     assert audit(certificate, resumed).passed
 
 
+def test_what_cannot_happen_is_an_alarm_at_every_level():
+    assert not Check("Releases", "", p_value=0.0, meaning="", level=0.0).passed
+    assert Check("Releases", "", p_value=1.0, meaning="", level=0.0).passed
+
+
 def test_what_is_refused(certificate):
     def too_short(run):
         run.release(0, np.zeros(run.dimension))
@@ -255,7 +262,15 @@ def test_what_is_refused(certificate):
     ):
         with pytest.raises(ValueError, match=sentence):
             audit(certificate, loop)
-    for name, value in (("runs", -1), ("canaries", 2.5), ("failure_probability", 1.0), ("clip_norm", 0.0)):
+    for name, value in (
+        ("runs", -1),
+        ("runs", 0),
+        ("canaries", 2.5),
+        ("canaries", 0),
+        ("failure_probability", 1.0),
+        ("failure_probability", 1e-200),
+        ("clip_norm", 0.0),
+    ):
         with pytest.raises(ValueError, match=f"{name} is {value}"):
             audit(certificate, plain_loop, **{name: value})
     fixed = minsep.certify(mechanism_of(minsep.Unamplified(8, 4), noise_multiplier=5.0), epsilon=8.0, delta=1e-3)
