@@ -9,6 +9,7 @@ import pytest
 import minsep
 from minsep.auditing import CanaryRun, plain_loop
 from minsep.auditing.auditor import _with_users
+from minsep.auditing.canaries import is_resumed
 from minsep.auditing.checks import Check, checks_of
 from minsep.auditing.jax import JaxLoop
 from minsep.auditing.statistic import Statistic, canary_pair, rules_for
@@ -16,6 +17,8 @@ from minsep.auditing.tally import Tally
 from minsep.auditing.torch import TorchLoop
 from minsep.noise import NoiseStream
 from minsep.randomness import Key
+from minsep.training.jax import PrivateTraining as JaxTraining
+from minsep.training.torch import PrivateTraining as TorchTraining
 from tests.auditing.faults import FAULTS, less_noise, no_clipping
 
 AUDITS = 150
@@ -137,7 +140,7 @@ def test_one_canary_a_run_assumes_independent_runs_alone(certificate):
     result = audit(certificate, no_clipping, runs=400, canaries=1)
     assert not result.passed
     assert "if the canaries" not in result.statement
-    assert "if the canaries of a run are independent" in audit(certificate, plain_loop).statement
+    assert "if the canaries of a run are independent and alike" in audit(certificate, plain_loop).statement
 
 
 def test_faults_in_the_adapters_are_caught(certificate, monkeypatch):
@@ -235,6 +238,30 @@ def test_a_step_that_is_repeated_with_the_same_values_is_no_alarm(certificate):
 def test_what_cannot_happen_is_an_alarm_at_every_level():
     assert not Check("Releases", "", p_value=0.0, meaning="", level=0.0).passed
     assert Check("Releases", "", p_value=1.0, meaning="", level=0.0).passed
+
+
+def test_runs_are_resumed_by_a_coin_of_each():
+    def run(seed, number=0):
+        return CanaryRun(mechanism_of(iterations=8, bands=1), np.ones(2, dtype=bool), 2, 1.0, seed=seed, number=number)
+
+    coins = [is_resumed(run(seed), every=4) for seed in range(1000)]
+    assert coins == [is_resumed(run(seed, number=seed), every=4) for seed in range(1000)]
+    assert abs(np.mean(coins) - 1 / 4) < 5 * (3 / 16 / 1000) ** 0.5
+    assert len({is_resumed(run(None), every=2) for _ in range(100)}) == 2
+    assert [is_resumed(run(1), every) for every in (0, 1)] == [False, True]
+
+
+@pytest.mark.parametrize(("loop", "trainer"), [(TorchLoop, TorchTraining), (JaxLoop, JaxTraining)])
+def test_the_adapters_toss_that_coin(loop, trainer, monkeypatch):
+    """The first run of an audit is like the others: it is interrupted if its coin says so."""
+    saved, save = [], trainer.save
+    monkeypatch.setattr(trainer, "save", lambda self, path: (saved.append(path), save(self, path)))
+    for seed in range(4):
+        run = CanaryRun(mechanism_of(iterations=8, bands=1), np.ones(2, dtype=bool), 2, 1.0, seed=seed)
+        before = len(saved)
+        loop(resume_every=2)(run)
+        assert len(saved) - before == is_resumed(run, every=2)
+    assert 0 < len(saved) < 4
 
 
 def test_what_is_refused(certificate):

@@ -48,7 +48,7 @@ def audit(
       of one as "module:function".
     - `runs` (default 16) is how often the loop is run, each time with `canaries` (default 1024) canaries. A canary in a
       run is one trial: it is present by a fair coin. With `canaries=1` trials are whole runs, and the lower bound
-      assumes only that runs are independent. That is the default where batches are cut, with 256 runs.
+      assumes only that runs are independent and alike. That is the default where batches are cut, with 256 runs.
     - `clip_norm` is the clip norm of the loop.
     - `failure_probability` is the most with which a correct loop raises an alarm, at least 1e-100. Half of it is the
       chance that the lower bound is too large.
