@@ -13,7 +13,7 @@ from minsep.auditing.canaries import is_resumed
 from minsep.auditing.checks import Check, checks_of
 from minsep.auditing.jax import JaxLoop
 from minsep.auditing.statistic import Statistic, canary_pair, rules_for
-from minsep.auditing.tally import Tally
+from minsep.auditing.tally import Tally, transposed
 from minsep.auditing.torch import TorchLoop
 from minsep.noise import NoiseStream
 from minsep.randomness import Key
@@ -262,6 +262,19 @@ def test_the_adapters_toss_that_coin(loop, trainer, monkeypatch):
         loop(resume_every=2)(run)
         assert len(saved) - before == is_resumed(run, every=2)
     assert 0 < len(saved) < 4
+
+
+@pytest.mark.parametrize("bands", [1, 3, 8])
+def test_banded_strategies_are_multiplied_without_their_zeros(bands, monkeypatch):
+    strategy = minsep.BandedToeplitz.square_root(iterations=8, bands=bands)
+    dense, rows = strategy.dense(), np.random.default_rng(0).standard_normal((5, 8))
+    monkeypatch.setattr(minsep.BandedToeplitz, "dense", None)
+    np.testing.assert_allclose(rows @ transposed(strategy), rows @ dense.T, atol=1e-14)
+
+
+def test_an_audit_of_a_long_run_needs_no_full_matrix(certificate, monkeypatch):
+    monkeypatch.setattr(minsep.BandedToeplitz, "dense", None)
+    assert audit(certificate, plain_loop, runs=1).passed
 
 
 def test_what_is_refused(certificate):
