@@ -10,7 +10,7 @@ from minsep.accounting import Certificate, accepted_certificate
 from minsep.arrays import FloatArray
 from minsep.attribution import AttributionGraph
 from minsep.auditing.canaries import CanaryRun, Loop, coins_of
-from minsep.auditing.checks import Check, checks_of
+from minsep.auditing.checks import checks_of
 from minsep.auditing.loops import loop_of
 from minsep.auditing.outcome import Audit, Point
 from minsep.auditing.statistic import Statistic, rules_for
@@ -22,7 +22,8 @@ from minsep.randomness import Key, KeyedWords
 
 _POINTS = 48
 _BOUND_SHARE = 0.5  # of the chance of a false alarm; the checks share the rest
-_CANARIES, _RUNS = 1024, 16
+_CANARIES, _RUNS, _RUNS_OF_ONE = 1024, 16, 256
+_LEAST_CHANCE = 1e-100  # far above the least p-value of a check, 1e-300
 
 
 def audit(
@@ -47,10 +48,10 @@ def audit(
       of one as "module:function".
     - `runs` (default 16) is how often the loop is run, each time with `canaries` (default 1024) canaries. A canary in a
       run is one trial: it is present by a fair coin. With `canaries=1` trials are whole runs, and the lower bound
-      assumes only that runs are independent. That is the default where batches are cut, with 256 runs.
+      assumes only that runs are independent and alike. That is the default where batches are cut, with 256 runs.
     - `clip_norm` is the clip norm of the loop.
-    - `failure_probability` is the most with which a correct loop raises an alarm. Half of it is the chance that the
-      lower bound is too large.
+    - `failure_probability` is the most with which a correct loop raises an alarm, at least 1e-100. Half of it is the
+      chance that the lower bound is too large.
     - `seed` makes the coins, and the runs of loops that use their seed, reproducible. Default: the system's entropy.
     - `verify` draws the samples of the certificate again first, and refuses one that does not hold.
     - `progress` is told after every run.
@@ -66,11 +67,15 @@ def audit(
     """
     certificate = accepted_certificate(certificate, verify=verify)
     mechanism = Mechanism.from_certificate(certificate, verify=False)
-    failure_probability = validate.real(failure_probability=failure_probability, above=0, below=1)
+    failure_probability = validate.real(failure_probability=failure_probability, at_least=_LEAST_CHANCE, below=1)
     clip_norm = validate.real(clip_norm=clip_norm, above=0)
     cut = mechanism.truncation
-    canaries = validate.integer(canaries=canaries or (_CANARIES if cut is None else 1), at_least=1)
-    runs = validate.integer(runs=runs or (_RUNS if canaries > 1 else 256), at_least=1)
+    if canaries is None:
+        canaries = _CANARIES if cut is None else 1
+    canaries = validate.integer(canaries=canaries, at_least=1)
+    if runs is None:
+        runs = _RUNS if canaries > 1 else _RUNS_OF_ONE
+    runs = validate.integer(runs=runs, at_least=1)
     if cut is not None and canaries > 1:
         raise ValueError(
             f"canaries is {canaries}, but the certificate cuts batches, which ties the canaries of a run together: it "
@@ -106,7 +111,7 @@ def audit(
         epsilon=certificate.epsilon,
         delta=certificate.delta,
         lower_bound=max(bounds),
-        checks=_with_levels(checks_of(tally), failure_probability - bound_chance),
+        checks=tuple(checks_of(tally, failure_probability - bound_chance)),
         failure_probability=failure_probability,
         bound_failure_probability=bound_chance,
         present=present.size,
@@ -119,17 +124,15 @@ def audit(
 
 
 def _with_users(mechanism: Mechanism, canaries: int) -> tuple[Mechanism, int]:
-    """Return the mechanism for as many users as canaries, and the number of examples of each."""
+    """Return the mechanism for as many users as canaries, and the number of examples of each.
+
+    Where batches are cut, a user has one example, and there are examples besides the canary: nothing changes.
+    """
     scheme = mechanism.scheme
-    if not isinstance(scheme, UserMinSep):
+    if not isinstance(scheme, UserMinSep) or mechanism.truncation is not None:
         return mechanism, 1
     graph = AttributionGraph.from_lists([[user] for user in range(canaries) for _ in range(scheme.user_bound)])
     return replace(mechanism, scheme=replace(scheme, graph=graph)), scheme.user_bound
-
-
-def _with_levels(checks: list[Check], chance: float) -> tuple[Check, ...]:
-    """Share the chance of a false alarm among the checks, of which those that leave nothing to chance need none."""
-    return tuple(replace(check, level=chance / len(checks)) for check in checks)
 
 
 def _points(statistic: Statistic, present: FloatArray, absent: FloatArray) -> tuple[Point, ...]:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from minsep import _validation as validate
 from minsep.arrays import BooleanArray, FloatArray, Words
 from minsep.mechanism import Mechanism
+from minsep.randomness import Key, KeyedWords
 
 ABOVE_CLIP_NORM = 10.0
 """Norm of a canary's gradient in clip norms: a loop that does not clip lets it through."""
@@ -171,6 +172,17 @@ def clip(gradients: FloatArray, clip_norm: float) -> FloatArray:
     norms = np.linalg.norm(gradients, axis=1, keepdims=True)
     clipped: FloatArray = gradients / np.maximum(norms / clip_norm, 1.0)
     return clipped
+
+
+def is_resumed(run: CanaryRun, every: int) -> bool:
+    """Return whether to interrupt and resume a run, by a coin of its own: one in `every` runs on average, 0 for none.
+
+    With a coin for each run, instead of a fixed order, runs are independent and alike.
+    """
+    if not every:
+        return False
+    (word,) = KeyedWords(Key.of(run.seed).derive("resumed")).take(0, 1)
+    return int(word) % every == 0
 
 
 def coins_of(words: Words) -> BooleanArray:

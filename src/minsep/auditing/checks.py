@@ -6,7 +6,7 @@ the law of every test.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,8 @@ class Check:
     """One comparison of a loop with its certificate.
 
     - `name` says what is compared, and `finding` what was found.
-    - `p_value` is the probability that a correct loop would differ as much; the check fails if it is below `level`.
+    - `p_value` is the probability that a correct loop would differ as much; the check fails if it is below `level`,
+      or 0.
     - `meaning` says what a failure means.
     """
 
@@ -41,7 +42,7 @@ class Check:
     @property
     def passed(self) -> bool:
         """Whether there is no alarm."""
-        return self.p_value >= self.level
+        return self.p_value > 0 and self.p_value >= self.level
 
     @property
     def sentence(self) -> str:
@@ -52,10 +53,13 @@ class Check:
         return f"{self.name}: {self.finding}, which a correct loop shows {chance}. {self.meaning}"
 
 
-def checks_of(tally: Tally) -> list[Check]:
-    """Return all checks that apply to the mechanism, without their levels."""
+def checks_of(tally: Tally, chance: float) -> list[Check]:
+    """Return all checks that apply, which raise a false alarm with probability `chance` at most.
+
+    Each has an equal part of it. Which apply may depend on the data, so those that do not have theirs as well.
+    """
     found = (check(tally) for check in _CHECKS)
-    return [check for check in found if check is not None]
+    return [replace(check, level=chance / len(_CHECKS)) for check in found if check is not None]
 
 
 def _releases(tally: Tally) -> Check:

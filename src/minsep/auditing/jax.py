@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from minsep.auditing.canaries import CanaryRun
+from minsep.auditing.canaries import CanaryRun, is_resumed
 from minsep.training.jax import PrivateTraining
 
 
@@ -19,8 +19,8 @@ class JaxLoop:
     """A loop that trains with `minsep.training.jax.PrivateTraining`. Each run compiles its step anew.
 
     - `micro_batch` is that of `PrivateTraining`. None is all examples, so that all batches have one shape.
-    - `resume_every`: of so many runs, one is interrupted and resumed from its checkpoint, so that some steps are
-      repeated. 0 is never.
+    - `resume_every`: of so many runs, one on average is interrupted and resumed from its checkpoint, so that some
+      steps are repeated. A coin of each run decides. 0 is never.
 
     >>> import minsep
     >>> from minsep.auditing import CanaryRun
@@ -33,7 +33,7 @@ class JaxLoop:
     """
 
     micro_batch: int | None = None
-    resume_every: int = 8
+    resume_every: int = 4
 
     def __call__(self, run: CanaryRun) -> None:
         """Take a run from its first step to its last."""
@@ -45,7 +45,7 @@ class JaxLoop:
         }
         n = run.mechanism.iterations
         trainer = PrivateTraining(*arguments, seed=run.seed, **options)
-        if not self.resume_every or run.number % self.resume_every:
+        if not is_resumed(run, self.resume_every):
             _train(run, trainer, n)
             return
         with tempfile.TemporaryDirectory() as folder:

@@ -79,8 +79,8 @@ class Audit:
 
     @property
     def _assuming(self) -> str:
-        """What the lower bound assumes, where it is more than that runs are independent."""
-        return "" if self.canaries == 1 else ", if the canaries of a run are independent"
+        """What the lower bound assumes, where it is more than that runs are independent and alike."""
+        return "" if self.canaries == 1 else ", if the canaries of a run are independent and alike"
 
     @property
     def statement(self) -> str:

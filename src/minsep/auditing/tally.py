@@ -1,14 +1,17 @@
 """What an audit keeps of its runs: sums with known laws, and the log likelihood ratio of every trial."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from minsep.arrays import BooleanArray, FloatArray
 from minsep.auditing.canaries import Observed
 from minsep.auditing.statistic import Statistic
 from minsep.mechanism import Mechanism
+from minsep.strategy import BandedToeplitz, Strategy
 
 _MOST_LAGS = 64
 
@@ -45,7 +48,7 @@ class Tally:
 
     def __post_init__(self) -> None:
         n = self.mechanism.iterations
-        self._matrix = self.mechanism.strategy.dense()
+        self._transposed = transposed(self.mechanism.strategy)
         self.participations: NDArray[np.int64] = np.zeros(n, dtype=np.int64)
         self.squares_absent, self.squares_present = np.zeros(n), np.zeros(n)
         self.absent = self.present = 0
@@ -64,7 +67,7 @@ class Tally:
 
     def add(self, observed: Observed) -> None:
         """Add a run."""
-        outputs = observed.releases @ self._matrix.T
+        outputs = observed.releases @ self._transposed
         ratios = self.statistic.of_outputs(outputs)
         self._ratios["present"].append(ratios[observed.present])
         self._ratios["absent"].append(ratios[~observed.present])
@@ -115,7 +118,7 @@ class Tally:
             self.shared_count += n
 
     def _add_canaries(self, outputs: FloatArray, participations: NDArray[np.int64]) -> None:
-        means = participations @ self._matrix.T / self.mechanism.noise_multiplier
+        means = participations @ self._transposed / self.mechanism.noise_multiplier
         self.overlap += float((means * outputs).sum())
         self.moved += float((means**2).sum())
         self.squares_present += ((outputs - means) ** 2).sum(axis=0)
@@ -129,3 +132,12 @@ class Tally:
         gaps = np.diff(time)[np.diff(example) == 0]
         if gaps.size:
             self.closest = min(int(gaps.min()), self.closest or int(gaps.min()))
+
+
+def transposed(strategy: Strategy) -> Any:
+    """Return C transposed, to multiply rows by; a banded one without its zeros, so that long runs fit into memory."""
+    if not isinstance(strategy, BandedToeplitz):
+        return strategy.dense().T
+    n, bands = strategy.iterations, strategy.bands
+    diagonals = [np.full(n - lag, coefficient) for lag, coefficient in enumerate(strategy.coefficients)]
+    return sparse.diags_array(diagonals, offsets=list(range(bands)), shape=(n, n), format="csr")

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from minsep.auditing.canaries import CanaryRun
+from minsep.auditing.canaries import CanaryRun, is_resumed
 from minsep.training.torch import PrivateTraining
 
 
@@ -17,8 +17,8 @@ class TorchLoop:
     """A loop that trains with `minsep.training.torch.PrivateTraining`.
 
     - `clipping`, `noise` and `micro_batch` are those of `PrivateTraining`.
-    - `resume_every`: of so many runs, one is interrupted and resumed from its checkpoint, so that some steps are
-      repeated. 0 is never.
+    - `resume_every`: of so many runs, one on average is interrupted and resumed from its checkpoint, so that some
+      steps are repeated. A coin of each run decides. 0 is never.
 
     >>> import minsep, numpy as np
     >>> from minsep.auditing import CanaryRun
@@ -33,12 +33,12 @@ class TorchLoop:
     clipping: Literal["auto", "vmap", "ghost"] = "auto"
     noise: Literal["auto", "host", "device"] = "auto"
     micro_batch: int = 64
-    resume_every: int = 8
+    resume_every: int = 4
 
     def __call__(self, run: CanaryRun) -> None:
         """Take a run from its first step to its last."""
         trainer = PrivateTraining(*_arguments(run), seed=run.seed, **self._options(run))
-        if not self.resume_every or run.number % self.resume_every:
+        if not is_resumed(run, self.resume_every):
             _train(run, trainer, run.mechanism.iterations)
             return
         n = run.mechanism.iterations
