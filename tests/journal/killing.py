@@ -14,9 +14,6 @@ from pathlib import Path
 import minsep
 from minsep.journal import compute as journal_compute
 
-# A state for every chunk, so that the file of an interrupted calibration must be that of a whole one.
-journal_compute._SECONDS = journal_compute._SHARE = 0.0
-
 
 def calibrate(journal: Path, workers: int) -> str:
     strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=2)
@@ -70,5 +67,8 @@ def killed_at_times(folder: Path, outcomes: int, kills: int, seed: int) -> dict[
 
 
 if __name__ == "__main__":
+    # A state for every chunk, so that the file of an interrupted calibration must be that of a whole one. Not at
+    # import: doctests load this module into the process of other tests.
+    journal_compute._SECONDS = journal_compute._SHARE = 0.0
     folder, *numbers = sys.argv[1:]
     print(json.dumps(killed_at_times(Path(folder), *map(int, numbers))))

@@ -16,7 +16,7 @@ SCHEME = minsep.MinSep(rate=0.1, min_sep=4)
 MECHANISM = minsep.Mechanism(STRATEGY, SCHEME, noise_multiplier=0.905)
 GRAPH = minsep.AttributionGraph.from_lists([[k // 2] for k in range(200)])
 OTHER_GRAPH = minsep.AttributionGraph.from_lists([[k // 2 + k % 2] for k in range(200)])
-NOT_THE_TASK = {"compute", "journal", "progress"}
+NOT_THE_TASK = {"compute", "found", "journal", "progress"}
 
 
 class StopError(Exception):
