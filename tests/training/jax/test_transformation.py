@@ -6,6 +6,11 @@ from numpy.testing import assert_allclose
 
 import minsep
 from minsep.training.jax import privatize
+from minsep.training.jax.noise import secure_normals
+
+MECHANISM = minsep.Mechanism(
+    minsep.BandedToeplitz.optimal(iterations=9, bands=3), minsep.Poisson(rate=0.1), noise_multiplier=1.3
+)
 
 
 @pytest.mark.parametrize(
@@ -47,3 +52,24 @@ def test_noise_needs_a_banded_strategy():
     dense = minsep.Mechanism(minsep.Dense(np.eye(3)), minsep.Poisson(rate=0.1), noise_multiplier=1.0)
     with pytest.raises(ValueError, match="but in JAX it must be"):
         privatize(dense, clip_norm=1.0, expected_batch=1.0).init(jnp.zeros(3))
+
+
+def test_the_host_computes_rows_without_jax(monkeypatch):
+    """Within compiled code an operation of JAX on the host may wait for the one that waits for it."""
+    rows = secure_normals(MECHANISM, 3, MECHANISM.noise_key(1))
+
+    def refuse(*arguments, **options):
+        raise AssertionError("an operation of JAX on the host")
+
+    for name in ("zeros", "asarray", "array"):
+        monkeypatch.setattr(jnp, name, refuse)
+    assert rows(0).shape == (3,)
+
+
+def test_outside_of_compiled_code_there_is_no_callback(monkeypatch):
+    transformation = privatize(MECHANISM, clip_norm=1.0, expected_batch=8.0, seed=1)
+    gradients = jnp.ones(5)
+    compiled, _ = jax.jit(transformation.update)(gradients, transformation.init(gradients))
+    monkeypatch.setattr(jax, "pure_callback", None)
+    plain, _ = transformation.update(gradients, transformation.init(gradients))
+    assert_allclose(plain, compiled, rtol=1e-6)

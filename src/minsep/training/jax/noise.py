@@ -33,7 +33,8 @@ def noise_dtype() -> np.dtype[Any]:
 
     Noise on a coarser grid than the sums would reveal the last bits of the sums.
     """
-    return np.dtype(jnp.zeros(0, dtype=float).dtype)
+    # Asked for without an operation: it is called on the host within compiled code, where one may wait for ever.
+    return np.dtype(jax.dtypes.canonicalize_dtype(float))
 
 
 def secure_normals(mechanism: Mechanism, size: int, key: Key) -> Normals:
@@ -85,7 +86,7 @@ def next_row(mechanism: Mechanism, normals: jax.Array, state: NoiseState) -> tup
 
 
 def draw(normals: Normals, size: int, position: jax.Array) -> jax.Array:
-    """Return a row of Z within compiled code. It is computed on the host.
+    """Return a row of Z, also within compiled code. It is computed on the host.
 
     - `normals`: a pure function from the number of a row to its values.
     - `size`: length of the row.
@@ -95,6 +96,8 @@ def draw(normals: Normals, size: int, position: jax.Array) -> jax.Array:
     def on_host(position: Any) -> Row:
         return normals(int(position))
 
+    if not isinstance(position, jax.core.Tracer):
+        return jnp.asarray(on_host(position))
     shape = jax.ShapeDtypeStruct((size,), noise_dtype())  # type: ignore[no-untyped-call]
     row: jax.Array = jax.pure_callback(on_host, shape, position)
     return row
