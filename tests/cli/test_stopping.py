@@ -95,8 +95,11 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path):
 )
 def test_a_command_with_a_journal_says_that_it_goes_on(tmp_path, begun, sentence):
     script = f"""
+import signal
 import typer
 from minsep.cli.app import stoppable
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a background job ignores
 
 def command(journal: str = "a.journal"):
     {PLAIN}
