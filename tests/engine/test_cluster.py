@@ -104,6 +104,7 @@ def test_a_test_that_ends_early_leaves_nothing_behind(processes):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_work_follows_a_cluster_that_grows_and_shrinks(processes):
     compute = Compute(cluster=processes.address)
     seen = []

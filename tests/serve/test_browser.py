@@ -282,6 +282,7 @@ def test_cancel_reload_and_two_windows(browser: Any, served: Served) -> None:
         assert other.problems == []
 
 
+@pytest.mark.slow
 def test_two_plans_side_by_side(browser: Any, served: Served) -> None:
     with opened(browser, served, EXACT | {"schemes": "poisson"}) as page:
         answered(page)

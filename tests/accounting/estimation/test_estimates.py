@@ -184,6 +184,7 @@ def test_cyclic_production_setting():
     assert minsep.estimate_epsilon(mechanism(banded, scheme, 0.627), 1.301e-8).value == pytest.approx(8.12, abs=0.01)
 
 
+@pytest.mark.slow
 def test_truncated_poisson_costs_privacy_where_it_cuts():
     identity = minsep.BandedToeplitz.identity(iterations=50)
     whole = minsep.estimate_delta(mechanism(identity, minsep.Poisson(0.05), 1.0), 1.0).value

@@ -135,6 +135,7 @@ def test_calibration_converges_at_large_deltas(delta):
     assert float(high) <= best.mechanism.noise_multiplier <= 1.0002 * float(high)
 
 
+@pytest.mark.slow
 def test_a_loss_distribution_that_does_not_fit_into_memory_is_refused_with_its_size():
     mechanism = identity(minsep.Poisson(rate=0.5), 100_000, 0.02)
     with pytest.raises(ValueError, match=r"Exact accounting of 100,000 compositions takes .* but the limit is 2 GiB"):
