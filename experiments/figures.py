@@ -7,32 +7,14 @@ from pathlib import Path
 import matplotlib
 from matplotlib.figure import Figure
 
-from minsep.report import palette
+from minsep.report.static import STYLE
 
 
 @contextmanager
 def styled(grid: bool = True) -> Iterator[None]:
     """Use the colours of the report."""
-    style = {
-        "font.size": 10,
-        "axes.edgecolor": palette.QUIET,
-        "axes.labelcolor": palette.INK,
-        "axes.titlelocation": "left",
-        "axes.titlesize": 11,
-        "axes.titleweight": "bold",
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": grid,
-        "axes.axisbelow": True,
-        "grid.color": palette.GRID,
-        "text.color": palette.INK,
-        "xtick.color": palette.QUIET,
-        "ytick.color": palette.QUIET,
-        "legend.frameon": False,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "minsep",
-    }
-    with matplotlib.rc_context(style):
+    others = {"axes.grid": grid, "axes.grid.axis": "both", "legend.fontsize": "medium", "svg.fonttype": "none"}
+    with matplotlib.rc_context({**STYLE, **others}):
         yield
 
 

@@ -1,5 +1,6 @@
-"""The privacy budget."""
+"""The privacy budget, and what it leaves to an attacker."""
 
+import math
 from dataclasses import dataclass
 
 from minsep import _validation as validate
@@ -27,3 +28,21 @@ class Budget:
 
     def __str__(self) -> str:
         return f"({self.epsilon:g}, {self.delta:g})-DP"
+
+
+def most_true_positives(false_positives: float, epsilon: float, delta: float) -> float:
+    """Return the largest rate of true positives of any test on an (epsilon, delta)-DP output.
+
+    - `false_positives` is the test's rate of false positives.
+    - `epsilon` and `delta` hold in both directions.
+
+    >>> round(most_true_positives(0.01, epsilon=1.0, delta=1e-5), 4)
+    0.0272
+    >>> most_true_positives(0.01, epsilon=0.0, delta=0.0)
+    0.01
+    """
+    rate = validate.real(false_positives=false_positives, at_least=0, at_most=1)
+    epsilon, delta = validate.real(epsilon=epsilon, at_least=0), validate.real(delta=delta, at_least=0, at_most=1)
+    accused = math.exp(min(epsilon, 700.0)) * rate + delta
+    spared = 1.0 - math.exp(-epsilon) * max(1.0 - delta - rate, 0.0)
+    return min(accused, spared, 1.0)

@@ -3,10 +3,11 @@
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from scipy import stats
 
 from minsep.arrays import FloatArray
 from minsep.auditing import Audit
+from minsep.auditing.bound import least_probability
+from minsep.budget import most_true_positives
 from minsep.report import palette
 from minsep.report.static import STYLE, picture_bytes
 
@@ -24,12 +25,9 @@ def audit_picture(audit: Audit, kind: str) -> bytes:
         axes = figure.subplots()
         least = 0.5 / max(audit.absent, 1)
         rates = np.geomspace(least, 1.0, 400)
-        allowed = np.minimum(
-            np.exp(audit.epsilon) * rates + audit.delta, 1 - np.exp(-audit.epsilon) * (1 - audit.delta - rates)
-        )
         axes.plot(
             rates,
-            np.clip(allowed, 0.0, 1.0),
+            [most_true_positives(rate, audit.epsilon, audit.delta) for rate in rates],
             color=palette.ORANGE,
             linewidth=2,
             label=f"most that ({audit.epsilon:g}, {audit.delta:g})-DP allows",
@@ -74,6 +72,4 @@ def audit_picture(audit: Audit, kind: str) -> bytes:
 def _limits(counts: FloatArray, total: int, points: int) -> tuple[FloatArray, FloatArray]:
     """Return confidence limits of Clopper and Pearson that hold for all points and both axes together."""
     chance = (1 - _CONFIDENCE) / (4 * points)
-    low = np.where(counts > 0, stats.beta.ppf(chance, np.maximum(counts, 1), total - counts + 1), 0.0)
-    high = np.where(counts < total, stats.beta.isf(chance, counts + 1, np.maximum(total - counts, 1)), 1.0)
-    return low, high
+    return least_probability(counts, total, chance), 1 - least_probability(total - counts, total, chance)

@@ -12,7 +12,7 @@ from typing import Any
 
 from minsep.accounting import Certificate
 from minsep.accounting import verify as verify_certificate
-from minsep.budget import Budget
+from minsep.budget import Budget, most_true_positives
 from minsep.engine import LOCAL, Compute
 from minsep.files import write_whole
 from minsep.mechanism import Mechanism
@@ -20,7 +20,7 @@ from minsep.statements import content
 from minsep.statements.composition import Composition, compose
 from minsep.statements.content import Section, rounded_up
 from minsep.statements.markdown import as_markdown
-from minsep.statements.odds import estimated_true_positives, most_true_positives
+from minsep.statements.odds import estimated_true_positives
 from minsep.statements.page import as_page
 
 _UNNAMED = "certificate.json"
