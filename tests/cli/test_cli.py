@@ -499,6 +499,8 @@ def test_a_plan_for_users_bounds_counts_and_recommends(tmp_path):
     assert both.returncode == 2
     assert "exactly one of them must be given" in both.stderr
     assert "user_bound is 'two'" in run("plan", "--edges", str(edges), "--user-bound", "two", *arguments).stderr
+    without = "plan", "--examples", "1000", *arguments
+    assert "but without edges it must be one number." in run(*without, "--user-bound", "1,2").stderr
     edges.write_text("example,user\n0,0\nbroken\n")
     broken = run("plan", "--edges", str(edges), *arguments)
     assert broken.returncode == 2

@@ -35,6 +35,7 @@ OPTIONS = {
         ({"min_sep": "21"}, {"min_sep": "min_sep is 21, but it must be an integer of at least 1 and at most 20."}),
         ({"schemes": "poisson,nothing"}, {"schemes": "schemes is 'nothing', but it must be one of 'poisson'"}),
         ({"schemes": ""}, {"schemes": "schemes is '', but it must be one of"}),
+        ({"user_bound": "0"}, {"user_bound": "user_bound is 0, but it must be an integer of at least 1 and at most"}),
         ({"momentum": "1"}, {"momentum": "momentum is 1.0"}),
         ({"schedule": "sudden"}, {"schedule": "schedule is 'sudden'"}),
         ({"workers": "8"}, {"workers": "workers is not an input of a plan: omit it."}),
@@ -64,6 +65,7 @@ inputs = st.builds(
     epsilon=st.floats(1e-3, 100),
     delta=st.floats(1e-20, 0.5),
     model_size=st.none() | st.integers(1, 10**12),
+    user_bound=st.integers(1, 5),
     max_bands=st.integers(1, 1024),
     momentum=st.floats(0, 0.99),
     horizon=st.none() | st.floats(1, 1e6),
@@ -99,3 +101,6 @@ def test_what_takes_long_is_known_before():
     assert Inputs.read(TINY).seconds < 1
     assert Inputs.read(TINY | {"iterations": "40000", "max_bands": "512"}).seconds > 10
     assert Inputs.read(TINY | {"iterations": "40000", "schemes": "poisson"}).seconds == 0
+    users = TINY | {"user_bound": "3", "schemes": "min-sep"}
+    assert Inputs.read(users).seconds > 10 * Inputs.read(users | {"user_bound": "1"}).seconds
+    assert Inputs.read(users | {"schemes": "balls-in-bins"}).seconds == 0

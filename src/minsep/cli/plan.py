@@ -47,8 +47,12 @@ def plan(
         ),
     ] = None,
     user_bound: Annotated[
-        str, typer.Option(help="With --edges: most examples of one user, several to compare.", rich_help_panel=TASK)
-    ] = "1,2,4",
+        str | None,
+        typer.Option(
+            help="Most examples of one user, who is protected. With --edges several are compared, by default 1,2,4.",
+            rich_help_panel=TASK,
+        ),
+    ] = None,
     max_batch_size: MaxBatchSize = None,
     max_bands: Annotated[int, counting("Maximum number of diagonals of the strategy matrix.")] = 64,
     min_sep: Annotated[int | None, counting("The separation of b-min-sep. Default: several are tried.")] = None,
@@ -96,7 +100,7 @@ def plan(
         lambda: validate.real(noise_memory=noise_memory, above=0),
         lambda: _check_min_sep(min_sep, scheme),
         lambda: _check_examples(examples, edges, max_batch_size),
-        lambda: _bounds(user_bound),
+        lambda: _bounds(user_bound, edges),
         lambda: _check_estimate(estimate, output),
         lambda: minsep.Workload(momentum, horizon, cast(Any, schedule)),
         *files.checks(),
@@ -121,11 +125,14 @@ def plan(
         users = None
         if edges is not None:
             graph = minsep.AttributionGraph.from_edges(edges)
-            users = minsep.plan_users(graph, *numbers, user_bounds=_bounds(user_bound), progress=bar.tell, **options)
+            bounds = _bounds(user_bound, edges)
+            users = minsep.plan_users(graph, *numbers, user_bounds=bounds, progress=bar.tell, **options)
             result = users.recommended.plan
         else:
             assert examples is not None
-            result = minsep.plan(examples, *numbers, max_batch_size=max_batch_size, progress=bar.tell, **options)
+            (bound,) = _bounds(user_bound, edges)
+            options |= {"user_bound": bound, "max_batch_size": max_batch_size}
+            result = minsep.plan(examples, *numbers, progress=bar.tell, **options)
         files.write("output", result.certificate.save)
         if report is not None or plot is not None:
             from minsep.report import plot as draw
@@ -174,12 +181,17 @@ def _check_examples(examples: int | None, edges: Path | None, max_batch_size: in
         raise ValueError(f"max_batch_size is {max_batch_size}, but with edges no batch is cut: leave it out.")
 
 
-def _bounds(user_bound: str) -> list[int]:
-    """Read bounds as 1,2,4."""
+def _bounds(user_bound: str | None, edges: Path | None) -> list[int]:
+    """Read bounds as 1,2,4: several where the examples of each user are known, else one."""
+    if user_bound is None:
+        return [1] if edges is None else [1, 2, 4]
     try:
-        return [int(part) for part in user_bound.split(",")]
+        bounds = [int(part) for part in user_bound.split(",")]
     except ValueError:
         raise ValueError(f"user_bound is {user_bound!r}, but it must be numbers such as 1,2,4.") from None
+    if edges is None and len(bounds) > 1:
+        raise ValueError(f"user_bound is {user_bound!r}, but without edges it must be one number.")
+    return bounds
 
 
 def _users_as_data(users: Any) -> dict[str, Any]:

@@ -46,6 +46,14 @@ FIELDS: tuple[dict[str, Any], ...] = (
         "slider": {"least": 1e3, "most": 1e11, "whole": True},
     },
     {
+        "name": "user_bound",
+        "label": "Examples per user",
+        "help": "Most examples of one user. The user is protected with all of them; with 1, each example is.",
+        "default": "1",
+        "more": True,
+        "slider": {"least": 1, "most": 64, "whole": True},
+    },
+    {
         "name": "max_batch_size",
         "label": "Largest batch",
         "help": "Larger batches are cut to this size, smaller ones are padded. Empty: none is cut.",

@@ -1,5 +1,6 @@
 """What a person types: read, bounded, and turned into a plan, a command and lines of Python."""
 
+import math
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -16,7 +17,7 @@ SAMPLED = ("balls-in-bins", "min-sep")
 """Schemes whose noise is estimated from samples: most of the work of a plan."""
 _FIELD_OF = {"num_examples": "examples", "scheme": "schemes"}
 _LONGEST = 40
-_MOST_ITERATIONS, _MOST_BANDS = 200_000, 1024
+_MOST_ITERATIONS, _MOST_BANDS, _MOST_EXAMPLES = 200_000, 1024, 1000
 _SECONDS = 1.5e-4  # for one iteration of one candidate, estimated from samples on one core
 _TINY = 1e-6
 _SLOWER = 4.0  # below a tiny delta
@@ -36,12 +37,13 @@ class Inputs:
 
     - `examples`, `batch_size`, `iterations`, `epsilon` and `delta` are those of `minsep plan`.
     - `model_size` is the number of parameters, for the memory that noise takes.
-    - `max_batch_size`, `max_bands`, `min_sep`, `momentum`, `horizon` and `schedule` are those of `minsep plan`.
+    - `user_bound`, `max_batch_size`, `max_bands`, `min_sep`, `momentum`, `horizon` and `schedule` are those of
+      `minsep plan`.
     - `schemes` are the kinds of scheme to try.
 
     >>> Inputs.read({"examples": "60,000", "batch_size": "512", "iterations": "2e3", "epsilon": "4", "delta": "1e-5"})
     Inputs(examples=60000, batch_size=512.0, iterations=2000, epsilon=4.0, delta=1e-05, model_size=None, \
-max_batch_size=None, max_bands=64, min_sep=None, momentum=0.0, horizon=None, schedule='constant', \
+user_bound=1, max_batch_size=None, max_bands=64, min_sep=None, momentum=0.0, horizon=None, schedule='constant', \
 schemes=('poisson', 'random-allocation', 'cyclic-poisson', 'balls-in-bins', 'min-sep'))
     """
 
@@ -51,6 +53,7 @@ schemes=('poisson', 'random-allocation', 'cyclic-poisson', 'balls-in-bins', 'min
     epsilon: float
     delta: float
     model_size: int | None = None
+    user_bound: int = 1
     max_batch_size: int | None = None
     max_bands: int = 64
     min_sep: int | None = None
@@ -103,6 +106,7 @@ schemes=('poisson', 'random-allocation', 'cyclic-poisson', 'balls-in-bins', 'min
             self.epsilon,
             self.delta,
             self.max_batch_size,
+            self.user_bound,
             workload=self.workload,
         )
 
@@ -118,6 +122,7 @@ schemes=('poisson', 'random-allocation', 'cyclic-poisson', 'balls-in-bins', 'min
             "max_bands": self.max_bands,
             "min_sep": self.min_sep if "min-sep" in self.schemes else None,
             "schemes": self.schemes,
+            "user_bound": self.user_bound,
             "max_batch_size": self.max_batch_size,
             "model_size": self.model_size,
             "workload": self.workload,
@@ -136,10 +141,14 @@ schemes=('poisson', 'random-allocation', 'cyclic-poisson', 'balls-in-bins', 'min
     @property
     def seconds(self) -> float:
         """About how long the estimates take on one core; what is computed exactly counts for nothing."""
-        task, count = self.task, 0
+        task, count, bound = self.task, 0.0, self.user_bound
+        epoch_is_tried = bound == 1 and "balls-in-bins" in self.schemes
         for family in (FAMILIES[name] for name in self.schemes if name in SAMPLED):
+            if bound > 1 and not family.covers_users:
+                continue
             for bands in family.bands(min(self.max_bands, self.iterations)):
-                count += len(family.separations(task, bands, self.min_sep, "balls-in-bins" in self.schemes))
+                separations = family.separations(task, bands, self.min_sep, epoch_is_tried)
+                count += sum(_states(separation, bound) for separation in separations)
         return _SECONDS * (_SLOWER if self.delta < _TINY else 1.0) * count * self.iterations
 
     def command(self, seed: int | None = None) -> str:
@@ -202,6 +211,11 @@ schemes=('poisson', 'random-allocation', 'cyclic-poisson', 'balls-in-bins', 'min
         )
 
 
+def _states(separation: int, user_bound: int) -> float:
+    """Return how much longer an iteration takes for a user of several examples: each waits by itself."""
+    return 1.0 if user_bound == 1 else math.comb(separation + user_bound, user_bound) / 4
+
+
 def _changed(workload: Workload) -> dict[str, Any]:
     return {
         field.name: getattr(workload, field.name)
@@ -247,6 +261,7 @@ def _bounds(values: dict[str, Any]) -> list[Callable[[], object]]:
         "epsilon": lambda value: validate.real(epsilon=value, above=0, at_most=100),
         "delta": lambda value: validate.real(delta=value, at_least=1e-30, below=1),
         "model_size": lambda value: validate.integer(model_size=value, at_least=1, at_most=10**13),
+        "user_bound": lambda value: validate.integer(user_bound=value, at_least=1, at_most=_MOST_EXAMPLES),
         "max_bands": lambda value: validate.integer(max_bands=value, at_least=1, at_most=_MOST_BANDS),
         "min_sep": lambda value: validate.integer(min_sep=value, at_least=1),
         "momentum": lambda value: validate.real(momentum=value, at_least=0, below=1),
