@@ -37,11 +37,12 @@ An encoder takes its time, so there are fewer of its features."""
 TUNING_SEED = 1000
 """Apart from the seeds that are tested."""
 
-SGD = [(rate, clip) for clip, rates in ((0.1, (0.3, 1.0, 3.0, 10.0)), (0.5, (0.3, 1.0, 3.0))) for rate in rates]
+SGD = [(rate / clip, clip) for clip in (0.1, 0.5, 2.0) for rate in (0.05, 0.15, 0.5, 1.5)]
 """Learning rates and clip norms, each with a constant learning rate and with one that decreases."""
-ADAM = [(rate, ratio) for rate in (0.01, 0.03, 0.1) for ratio in (0.3, 0.9)]
+ADAM = [(rate, ratio) for rate in (0.003, 0.01, 0.03, 0.1) for ratio in (0.1, 0.3, 0.9)]
 """Learning rates, and clip norms in units of the largest at which Adam's second moments are stable (docs/adam.md)."""
-
+TRIALS = {"sgd": 2 * len(SGD), "adam": len(ADAM)}
+"""How many settings of each optimiser are tried, for every method alike."""
 
 LADDER = (1.03, 1.06, 1.12)
 """Noise that is tested, in units of the estimate: a coarse ladder, so that some seconds are enough for each."""
@@ -226,7 +227,7 @@ def choose_and_test(study: Study, features: str, noise: Record, seeds: int, resu
     """Choose optimiser, learning rate, schedule and clip norm on papers kept aside, and test fresh seeds with them."""
     setting = {**noise["setting"], "features": features}
     tuned = sweep(
-        [{**setting, "optimiser": name} for name in ("sgd", "adam")],
+        [{**setting, "optimiser": name, "trials": trials} for name, trials in TRIALS.items()],
         lambda one: study.tune(noise, one["optimiser"]),
         results / f"papers_{features}_tuning.jsonl",
         _silent,

@@ -21,11 +21,16 @@ STYLES = {
     "random-allocation": ("random allocation", palette.STYLES["random-allocation"]),
     "cyclic-poisson": ("cyclic Poisson", palette.STYLES["cyclic-poisson"]),
     "balls-in-bins": ("balls-in-bins", palette.STYLES["balls-in-bins"]),
-    "b-min-sep": ("b-min-sep", palette.STYLES["min-sep"]),
+    "b-min-sep, b = bands": (
+        "b-min-sep, b = bands",
+        palette.STYLES["min-sep"]._replace(colour=palette.PALE, marker="v"),
+    ),
+    "b-min-sep": ("b-min-sep, b = half an epoch", palette.STYLES["min-sep"]),
 }
 TITLES = {
     "cifar10-pool1": "CIFAR-10, 15,552 features",
     "cifar10-pool2": "CIFAR-10, 3,888 features",
+    "cifar10-pool2-5-epochs": "CIFAR-10, 3,888 features, the paper's batches",
     "fashion-mnist-pool2": "Fashion-MNIST, 1,296 features",
     "fashion-mnist-pool2-5-epochs": "Fashion-MNIST, 1,296 features, the paper's batches",
     "generated": "Generated",
@@ -157,7 +162,7 @@ def accuracies(tests: list[Record], features: str, path: Path) -> None:
         below.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
         below.set_xticks([], minor=True)
         below.set_xlim(epsilons[0] / 1.25, epsilons[-1] * 1.25)
-        figure.legend(*above.get_legend_handles_labels(), loc="outside upper center", ncols=len(STYLES), fontsize=9)
+        figure.legend(*above.get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=9)
         saved(figure, path)
 
 
@@ -247,7 +252,7 @@ def scatter(points: list[Prediction], features: str, path: Path) -> None:
                 axes.set_title(title, fontsize=10)
             row[0].set_ylabel("accuracy kept aside (%)")
         handles = table[0, 0].get_legend_handles_labels()
-        figure.legend(*handles, loc="outside lower center", ncols=len(STYLES), fontsize=9)
+        figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=9)
         figure.suptitle(
             f"{TITLES.get(features, features)}: does the error predict? (Larger marks: larger batches)",
             fontsize=10,

@@ -78,6 +78,7 @@ class Choice(NamedTuple):
 
 UNCORRELATED, CORRELATED = ("dp-sgd", "random-allocation"), ("cyclic-poisson", "balls-in-bins", "b-min-sep")
 METHODS = (*UNCORRELATED, *CORRELATED)
+PAPERS_METHODS = (*METHODS, "b-min-sep, b = bands")
 MECHANISMS: dict[str, tuple[tuple[int, int], ...]] = {
     **dict.fromkeys(UNCORRELATED, ((5, 1), (10, 1), (20, 1), (50, 1))),
     "cyclic-poisson": ((10, 2), (20, 4), (50, 4), (50, 16)),
@@ -88,7 +89,7 @@ MECHANISMS: dict[str, tuple[tuple[int, int], ...]] = {
 PAPERS_EPOCH, PAPERS_EPOCHS = 300, 5
 PAPERS = {
     **dict.fromkeys(UNCORRELATED, ((PAPERS_EPOCH, 1),)),
-    **dict.fromkeys(CORRELATED, tuple((PAPERS_EPOCH, bands) for bands in (4, 16, 32, 64))),
+    **dict.fromkeys(PAPERS_METHODS[2:], tuple((PAPERS_EPOCH, bands) for bands in (4, 16, 32, 64))),
 }
 """The batches of the paper, a 300th of the examples, for five epochs."""
 
@@ -247,7 +248,7 @@ def main(
     data: Annotated[Path | None, typer.Option(help="Folder of the dataset's files.")] = None,
     cache: Annotated[Path, typer.Option(help=CACHE_HELP)] = Path("features"),
     pool: Annotated[int, typer.Option(help="Places of a square that are averaged, along a side.")] = 2,
-    method: Annotated[list[str], typer.Option(help="Method, any number of times.")] = list(METHODS),  # noqa: B006
+    method: Annotated[list[str] | None, typer.Option(help="Method, any number of times. Default: all.")] = None,
     epsilon: Annotated[list[float], typer.Option(help="Epsilon, any number of times.")] = [3.0, 1.0, 8.0],  # noqa: B006
     epochs: Annotated[int, typer.Option(help="Expected participations of an example.")] = EPOCHS,
     papers_batches: Annotated[
@@ -260,7 +261,7 @@ def main(
     quick: Annotated[bool, typer.Option("--quick", help="A small generated task, in under a minute.")] = False,
 ) -> None:
     """Train five methods at one privacy each, tune every one of them alike, and draw accuracies and differences."""
-    tried = choices(tuple(method), papers_batches)
+    tried = choices(tuple(method or (PAPERS_METHODS if papers_batches else METHODS)), papers_batches)
     epochs = PAPERS_EPOCHS if papers_batches else epochs
     if quick:
         results = figures = Path("results/images-quick")
