@@ -46,7 +46,7 @@ def of_images(results: Path) -> list[Predicted]:
     """Return the correlations of all studies of images."""
     noises = {key_of(record["setting"]): record for record in read(results / "images_noise.jsonl")}
     found = []
-    for path in sorted(results.glob("images_*-*_tuning.jsonl")):
+    for path in sorted(results.glob("images_*_tuning.jsonl")):
         features = path.name.removeprefix("images_").removesuffix("_tuning.jsonl")
         for one in correlations(predictions(read(path), noises)):
             title = TITLES.get(features, features)

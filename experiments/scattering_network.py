@@ -113,7 +113,7 @@ def main(
             lambda setting, certificate=certificate: train(
                 features, setting, certificate, last - VALIDATION, (last - VALIDATION, last)
             ),
-            results / "images_network_tuning.jsonl",
+            results / "network_tuning.jsonl",
         )
         wanted = [{**noise, **chosen(tuned), "seed": seed} for seed in range(seeds)]
         sweep(
@@ -121,7 +121,7 @@ def main(
             lambda setting, certificate=certificate: train(
                 features, setting, certificate, last, (last, len(features.targets))
             ),
-            results / "images_network.jsonl",
+            results / "network.jsonl",
         )
 
 
