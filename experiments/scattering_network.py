@@ -15,7 +15,7 @@ import typer
 from torch import nn
 
 from experiments.scattering import CACHE_HELP, Features, load_features
-from experiments.scattering_study import DELTA, MOMENTUM, RESULTS, TUNING_SEED, VALIDATION, Choice, Study
+from experiments.scattering_study import MOMENTUM, RESULTS, TUNING_SEED, VALIDATION, Choice, Study
 from experiments.sweep import Record, Setting, sweep
 from minsep.training.torch import LinearDecay, PrivateTraining
 
@@ -96,15 +96,7 @@ def main(
     features = load_features("cifar10", data, cache, 1)
     study, last = Study(features, epochs, results), features.examples
     for choice in (CHOICES[name] for name in method):
-        noise = {
-            "epochs": epochs,
-            "epoch": choice.epoch,
-            "method": choice.method,
-            "bands": choice.bands,
-            "min_sep": choice.min_sep,
-            "epsilon": epsilon,
-            "delta": DELTA,
-        }
+        noise = study.setting(choice, epsilon)
         (certified,) = sweep([noise], study.certify, results / "images_certificates.jsonl")
         certificate = results / certified["result"]["certificate"]
         tried = [{**noise, "learning_rate": one * REFERENCE / choice.epoch, "decay": decay} for one in rate]
