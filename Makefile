@@ -21,7 +21,7 @@ test: .venv/ready .venv/browser check
 test-slow: .venv/ready
 	$(BIN)/pytest -q -n 2 -m slow
 
-# The tests of the core with the lowest versions of its dependencies, in an environment of its own.
+# The tests of the core, reports and Parquet with the lowest versions of their dependencies, in an environment of its own.
 test-lowest: .venv-lowest/ready
 	.venv-lowest/bin/pytest -q -n 2 tests/accounting tests/attribution tests/cli tests/noise tests/participation \
 		tests/randomness tests/statements tests/strategy tests/test_mechanism.py tests/test_state.py
@@ -86,7 +86,7 @@ evidence-quick: .venv/ready
 .venv-lowest/ready: pyproject.toml constraints-lowest.txt
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet --upgrade pip
-	.venv-lowest/bin/python -m pip install --quiet --constraint constraints-lowest.txt --editable . \
+	.venv-lowest/bin/python -m pip install --quiet --constraint constraints-lowest.txt --editable '.[report,parquet]' \
 		hypothesis mpmath pytest pytest-xdist
 	@touch $@
 

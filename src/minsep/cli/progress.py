@@ -33,15 +33,17 @@ class Bar:
             transient=True,
         )
         self._task = self._progress.add_task(self._under_way, total=None, left="")
-        self._progress.start()
         self._ended = threading.Event()
-        if not in_terminal:
+        if in_terminal:
+            self._progress.start()
+        else:
             threading.Thread(target=self._say_at_times, daemon=True).start()
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, *_: object) -> None:
         self._ended.set()
-        self._progress.stop()
+        if not self._progress.disable:  # some versions of rich end with an empty line where they showed nothing
+            self._progress.stop()
         if error is not None:
             error.add_note(self._under_way)
 
