@@ -76,7 +76,7 @@ def draw_all(results: Path, figures: Path) -> None:
                 f"{features}, epsilon {one.epsilon:g}, {one.mechanisms} mechanisms, {one.workload}: across batch sizes "
                 f"{one.across:+.2f}, within {one.within:+.2f} (by chance {one.chance:.3f})"
             )
-        if points:
+        if tests and points:
             scatter(points, features, figures / f"prediction-{features}.svg")
 
 
