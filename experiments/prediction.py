@@ -43,11 +43,13 @@ class Predicted(NamedTuple):
 
 
 def of_images(results: Path) -> list[Predicted]:
-    """Return the correlations of all studies of images."""
+    """Return the correlations of all studies of images that were tested."""
     noises = {key_of(record["setting"]): record for record in read(results / "images_noise.jsonl")}
     found = []
     for path in sorted(results.glob("images_*_tuning.jsonl")):
         features = path.name.removeprefix("images_").removesuffix("_tuning.jsonl")
+        if not (results / f"images_{features}.jsonl").exists():
+            continue
         for one in correlations(predictions(read(path), noises)):
             title = TITLES.get(features, features)
             found.append(Predicted(title, one.epsilon, one.workload, one.mechanisms, -one.within))
