@@ -107,7 +107,7 @@ def picture(found: list[Predicted], path: Path) -> None:
             axes.set_xticks([], minor=True)
             axes.set(xlim=(epsilons[0] / 1.5, epsilons[-1] * 1.5), ylim=(-1.05, 1.05))
             counts = sorted({one.mechanisms for one in own})
-            axes.set_title(f"{study} ({' or '.join(map(str, counts))} mechanisms)", fontsize=8)
+            axes.set_title(f"{study} ({' or '.join(map(str, counts))})", fontsize=9)
         for axes in panels[len(studies) :]:
             axes.set_visible(False)
         figure.supxlabel("ε", fontsize=10)
