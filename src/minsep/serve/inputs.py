@@ -9,7 +9,9 @@ from typing import Any, cast
 
 from minsep import _numbers as numbers
 from minsep import _validation as validate
-from minsep.planning import FAMILIES, Task
+from minsep.planning import Task
+from minsep.planning.candidates import candidates
+from minsep.planning.planner import DEFAULT_NOISE_MEMORY
 from minsep.strategy import Workload
 
 SCHEMES = ("poisson", "random-allocation", "cyclic-poisson", "balls-in-bins", "min-sep")
@@ -21,6 +23,7 @@ _MOST_ITERATIONS, _MOST_BANDS, _MOST_EXAMPLES = 200_000, 1024, 1000
 _SECONDS = 1.5e-4  # for one iteration of one candidate, estimated from samples on one core
 _TINY = 1e-6
 _SLOWER = 4.0  # below a tiny delta
+_MOST_LOG_STATES = 20.0  # for ever, and yet a number
 
 
 class InputError(ValueError):
@@ -141,14 +144,9 @@ schemes=('poisson', 'random-allocation', 'cyclic-poisson', 'balls-in-bins', 'min
     @property
     def seconds(self) -> float:
         """About how long the estimates take on one core; what is computed exactly counts for nothing."""
-        task, count, bound = self.task, 0.0, self.user_bound
-        epoch_is_tried = bound == 1 and "balls-in-bins" in self.schemes
-        for family in (FAMILIES[name] for name in self.schemes if name in SAMPLED):
-            if bound > 1 and not family.covers_users:
-                continue
-            for bands in family.bands(min(self.max_bands, self.iterations)):
-                separations = family.separations(task, bands, self.min_sep, epoch_is_tried)
-                count += sum(_states(separation, bound) for separation in separations)
+        tried = candidates(self.task, self.schemes, self.max_bands, self.min_sep, self.model_size, DEFAULT_NOISE_MEMORY)
+        sampled = [one for one in tried if one.scheme in SAMPLED and not one.skipped]
+        count = sum(_states(one.min_sep, self.user_bound) for one in sampled)
         return _SECONDS * (_SLOWER if self.delta < _TINY else 1.0) * count * self.iterations
 
     def command(self, seed: int | None = None) -> str:
@@ -213,7 +211,10 @@ schemes=('poisson', 'random-allocation', 'cyclic-poisson', 'balls-in-bins', 'min
 
 def _states(separation: int, user_bound: int) -> float:
     """Return how much longer an iteration takes for a user of several examples: each waits by itself."""
-    return 1.0 if user_bound == 1 else math.comb(separation + user_bound, user_bound) / 4
+    if user_bound == 1:
+        return 1.0
+    ways = math.lgamma(separation + user_bound + 1) - math.lgamma(separation + 1) - math.lgamma(user_bound + 1)
+    return math.exp(min(ways, _MOST_LOG_STATES)) / 4
 
 
 def _changed(workload: Workload) -> dict[str, Any]:
