@@ -17,6 +17,7 @@ IN_WORDS = {
     "unamplified": "BandMF, not amplified",
     "b-min-sep": "BandMF, b-min-sep (b chosen on papers kept aside)",
 }
+FEATURES = {"minilm": "frozen MiniLM features", "words": "hashed words"}
 
 
 class Summary(NamedTuple):
@@ -130,9 +131,6 @@ def picture(tests: list[Record], tuning: list[Record], features: str, folder: Pa
         seeds = min(one.seeds for one in found.values())
         table[0, 0].legend(fontsize=8)
         figure.suptitle(
-            f"Categories of arXiv papers from {_FEATURES[features]}; {seeds} seeds, 95 % intervals", fontsize=11
+            f"Categories of arXiv papers from {FEATURES[features]}; {seeds} seeds, 95 % intervals", fontsize=11
         )
         saved(figure, folder / f"papers-{features}.svg")
-
-
-_FEATURES = {"words": "hashed words", "minilm": "frozen MiniLM features"}

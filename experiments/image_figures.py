@@ -2,6 +2,7 @@
 
 import math
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,17 +61,29 @@ class Correlation(NamedTuple):
     chance: float
 
 
-def draw_all(results: Path, figures: Path) -> None:
-    """Draw all figures that the files of a folder have records for, and print their numbers."""
+class StudyRecords(NamedTuple):
+    """What the files of a folder hold of one study: its features, its tests, and its mechanisms as they were tuned."""
+
+    features: str
+    tests: list[Record]
+    points: "list[Prediction]"
+
+
+def studies(results: Path) -> Iterator[StudyRecords]:
+    """Yield the studies of a folder."""
     noises = {key_of(record["setting"]): record for record in read(results / "images_noise.jsonl")}
     for path in sorted(results.glob("images_*_tuning.jsonl")):
         features = path.name.removeprefix("images_").removesuffix("_tuning.jsonl")
-        tests = read(results / f"images_{features}.jsonl")
+        yield StudyRecords(features, read(results / f"images_{features}.jsonl"), predictions(read(path), noises))
+
+
+def draw_all(results: Path, figures: Path) -> None:
+    """Draw all figures that the files of a folder have records for, and print their numbers."""
+    for features, tests, points in studies(results):
         if tests:
             for line in in_words(tests):
                 print(f"{features}: {line}")
             accuracies(tests, features, figures / f"images-{features}.svg")
-        points = predictions(read(path), noises)
         for one in correlations(points):
             print(
                 f"{features}, epsilon {one.epsilon:g}, {one.mechanisms} mechanisms, {one.workload}: across batch sizes "

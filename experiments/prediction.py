@@ -4,7 +4,6 @@ For each study, epsilon and workload: the rank correlation of errors with outcom
 trained. Images: accuracy on images kept aside, within equal batches. Papers: test loss, averaged over seeds.
 """
 
-from collections import defaultdict
 from functools import cache
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -14,11 +13,11 @@ import typer
 from scipy import stats
 
 import minsep
-from experiments.author_figures import Place, place_of
+from experiments.author_figures import FEATURES, place_of, summaries
 from experiments.figures import saved, styled
-from experiments.image_figures import TITLES, correlations, predictions
+from experiments.image_figures import TITLES, correlations, studies
 from experiments.scattering_study import FIGURES, RESULTS, WORKLOADS
-from experiments.sweep import Record, key_of, read
+from experiments.sweep import Record, read
 from minsep.report import palette
 
 _LEAST = 5
@@ -29,7 +28,6 @@ _COLOURS = {
     "forgetting": palette.ORANGE,
     "single step": palette.GREY,
 }
-_FEATURES = {"minilm": "MiniLM", "words": "hashed words"}
 
 
 class Predicted(NamedTuple):
@@ -44,16 +42,12 @@ class Predicted(NamedTuple):
 
 def of_images(results: Path) -> list[Predicted]:
     """Return the correlations of all studies of images that were tested."""
-    noises = {key_of(record["setting"]): record for record in read(results / "images_noise.jsonl")}
-    found = []
-    for path in sorted(results.glob("images_*_tuning.jsonl")):
-        features = path.name.removeprefix("images_").removesuffix("_tuning.jsonl")
-        if not (results / f"images_{features}.jsonl").exists():
-            continue
-        for one in correlations(predictions(read(path), noises)):
-            title = TITLES.get(features, features)
-            found.append(Predicted(title, one.epsilon, one.workload, one.mechanisms, -one.within))
-    return found
+    return [
+        Predicted(TITLES.get(study.features, study.features), one.epsilon, one.workload, one.mechanisms, -one.within)
+        for study in studies(results)
+        if study.tests
+        for one in correlations(study.points)
+    ]
 
 
 @cache
@@ -64,16 +58,14 @@ def _strategy(iterations: int, bands: int) -> minsep.BandedToeplitz:
 def of_papers(results: Path, features: str) -> list[Predicted]:
     """Return the correlations of one kind of features of papers, for each bound on an author's papers."""
     noises = {place_of(record["setting"]): record for record in read(results / "papers_noise.jsonl")}
-    losses: dict[Place, list[float]] = defaultdict(list)
-    for record in read(results / f"papers_{features}.jsonl"):
-        losses[place_of(record["setting"])].append(record["result"]["loss"])
+    losses = summaries(read(results / f"papers_{features}.jsonl"), "loss")
     found = []
     for bound, epsilon in sorted({(place.user_bound, place.epsilon) for place in losses}):
         places = [place for place in losses if (place.user_bound, place.epsilon) == (bound, epsilon)]
         if len(places) < _LEAST:
             continue
-        outcomes = [np.mean(losses[place]) for place in places]
-        study = f"Papers, {_FEATURES[features]}, {bound} an author"
+        outcomes = [losses[place].mean for place in places]
+        study = f"Papers, {FEATURES[features]}, {bound} an author"
         for name, workload in WORKLOADS.items():
             errors = [_error(workload, noises[place]) for place in places]
             rank = float(stats.spearmanr(errors, outcomes).statistic)
@@ -121,7 +113,7 @@ def main(
     figures: Annotated[Path, typer.Option(help="Folder of the figures.")] = FIGURES,
 ) -> None:
     """Print and draw how well each workload predicts."""
-    found = of_images(results) + [one for features in _FEATURES for one in of_papers(results, features)]
+    found = of_images(results) + [one for features in FEATURES for one in of_papers(results, features)]
     for study in dict.fromkeys(one.study for one in found):
         for name in _COLOURS:
             own = sorted(one for one in found if (one.study, one.workload) == (study, name))
