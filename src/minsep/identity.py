@@ -9,6 +9,18 @@ from typing import Any
 Description = dict[str, Any]
 
 
+def to_digits(value: float, digits: int) -> float:
+    """Return a number rounded to significant digits.
+
+    What is computed differs in its last bits from processor to processor. What names a mechanism must not, so it is
+    rounded to a grid that is coarse beside those differences.
+
+    >>> to_digits(0.44583721, 4), to_digits(1234.5678, 6)
+    (0.4458, 1234.57)
+    """
+    return float(f"{value:.{digits - 1}e}")
+
+
 class Described(ABC):
     """A frozen value that is equal to another exactly when their descriptions are.
 

@@ -19,6 +19,9 @@ from minsep.strategy import Strategy, strategy_from
 if TYPE_CHECKING:
     from minsep.accounting import Certificate
 
+NOISE_DIGITS = 6
+"""Significant digits of a noise multiplier that minsep computes: the same number on every processor."""
+
 
 @dataclass(frozen=True, eq=False)
 class Design(Described):

@@ -1,11 +1,13 @@
 """Outputs of seeded mechanisms, pinned: whatever changes one of them changes what users see under a seed.
 
-`python -m tests.goldens.compute` prints what differs from the file, to the last bit; `--write` writes the file anew.
+`python -m tests.goldens.compute [PART...]` prints what differs from the file; `--write` writes the file anew.
 """
 
 import hashlib
 import json
+import math
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +32,28 @@ SCHEMES = {
     "fixed order": minsep.Unamplified(30, 2),
     "several users": minsep.MultiAttributionMinSep(0.02, 4, GRAPH, accept_assumption=True),
 }
+
+
+def strategies():
+    """Identities: the same on every processor, to the last digit."""
+    sizes = {"60 by 4": (60, 4), "500 by 33": (500, 33), "2000 by 64": (2000, 64)}
+    workload = minsep.Workload(momentum=0.9, horizon=100)
+    found = {
+        "optimal": minsep.BandedToeplitz.optimal,
+        "optimal for a workload": partial(minsep.BandedToeplitz.optimal, workload=workload),
+        "square root": minsep.BandedToeplitz.square_root,
+        "inverse, optimal": minsep.BandedInverseToeplitz.optimal,
+        "inverse, of several": partial(minsep.BandedInverseToeplitz.optimal, min_sep=20, participations=3),
+        "inverse, square root": minsep.BandedInverseToeplitz.square_root,
+        "shrunk": lambda **size: minsep.BandedToeplitz.optimal(**size).shrunk(0.35),
+        "from coefficients": lambda iterations, bands: minsep.BandedToeplitz(1 / np.arange(1, bands + 1), iterations),
+        "dense": lambda iterations, bands: minsep.Dense(np.tril(1 / (1 + np.add.outer(range(bands), range(bands))))),
+    }
+    return {
+        f"{name}, {size}": make(iterations=n, bands=bands).fingerprint
+        for name, make in found.items()
+        for size, (n, bands) in sizes.items()
+    }
 
 
 def batches():
@@ -127,26 +151,37 @@ def plans():
     }
 
 
-def compute():
-    parts = (batches, noise, estimates, certificates, calibrations, plans)
-    return json.loads(json.dumps({part.__name__: part() for part in parts}))
+PARTS = {part.__name__: part for part in (strategies, batches, noise, estimates, certificates, calibrations, plans)}
 
 
-def differences(pinned, found, close=lambda one, other: one == other, name=""):
+def compute(names=tuple(PARTS)):
+    return json.loads(json.dumps({name: PARTS[name]() for name in names}))
+
+
+def close(pinned, found):
+    """Floats may differ in their last digits from processor to processor; nothing else may."""
+    if isinstance(pinned, float) and isinstance(found, float | int):
+        return math.isclose(pinned, found, rel_tol=1e-6, abs_tol=1e-12)
+    return pinned == found
+
+
+def differences(pinned, found, name=""):
     """Yield the name, the pinned value and the value found, wherever they differ."""
     if isinstance(pinned, dict) and isinstance(found, dict):
         for key in sorted({*pinned, *found}):
-            yield from differences(pinned.get(key), found.get(key), close, f"{name}/{key}")
+            yield from differences(pinned.get(key), found.get(key), f"{name}/{key}")
     elif isinstance(pinned, list) and isinstance(found, list) and len(pinned) == len(found):
         for place, (one, other) in enumerate(zip(pinned, found, strict=True)):
-            yield from differences(one, other, close, f"{name}/{place}")
+            yield from differences(one, other, f"{name}/{place}")
     elif not close(pinned, found):
         yield name, pinned, found
 
 
 if __name__ == "__main__":
-    outputs = compute()
     if "--write" in sys.argv:
-        FILE.write_text(json.dumps(outputs, indent=1) + "\n")
-    for name, pinned, found in differences(json.loads(FILE.read_text()), outputs):
-        print(name, pinned, found)
+        FILE.write_text(json.dumps(compute(), indent=1) + "\n")
+    else:
+        asked = sys.argv[1:] or list(PARTS)
+        everything = json.loads(FILE.read_text())
+        for difference in differences({name: everything.get(name) for name in asked}, compute(asked)):
+            print(*difference)

@@ -14,7 +14,9 @@ from scipy import optimize
 
 from minsep.attribution import kernels
 from minsep.attribution.graph import AttributionGraph
+from minsep.identity import to_digits
 from minsep.randomness import Key
+from minsep.randomness.variates import log_miss_of
 
 # The relative standard error of a simulated mean, approximately, and the relative tolerance of a search.
 _PRECISION = 1e-3
@@ -22,6 +24,7 @@ _MOST_SIMULATED = 2_000_000
 _LEAST_SIMULATED = 400
 _BLOCKS = 20
 _GRID = 400
+_DIGITS = 9  # of what is computed: the same on every processor
 
 
 @dataclass(frozen=True)
@@ -39,14 +42,14 @@ def mean_batch_size(
     if min_sep == 1:
         return MeanBatchSize(sampling_prob * graph.num_examples, 0.0)
     if not participated:
-        return MeanBatchSize(_Formula(graph, min_sep)(sampling_prob), 0.0)
+        return MeanBatchSize(to_digits(_Formula(graph, min_sep)(sampling_prob), _DIGITS), 0.0)
     return _Simulation(graph, min_sep, burn_in, "check")(sampling_prob)
 
 
 def sampling_prob_for(
     graph: AttributionGraph, expected_batch: float, min_sep: int, participated: bool, burn_in: int
 ) -> float:
-    """Return the smallest sampling probability that gives this mean batch size."""
+    """Return the smallest sampling probability that gives this mean batch size, to nine digits."""
     least = expected_batch / graph.num_examples
     if least > 1:
         raise ValueError(
@@ -56,7 +59,7 @@ def sampling_prob_for(
     if min_sep == 1:
         return least
     if participated:
-        return _search(_Simulation(graph, min_sep, burn_in, "search"), expected_batch, least)
+        return to_digits(_search(_Simulation(graph, min_sep, burn_in, "search"), expected_batch, least), _DIGITS)
     formula = _Formula(graph, min_sep)
     grid = np.geomspace(least, 1.0, _GRID)
     sizes = np.array([formula(prob) for prob in grid])
@@ -69,13 +72,14 @@ def sampling_prob_for(
             raise _out_of_reach(expected_batch, min_sep, formula(best), best)
         return _root(formula, expected_batch, float(low), best)
     above = int(np.argmax(sizes >= expected_batch))
-    return float(grid[0]) if above == 0 else _root(formula, expected_batch, float(grid[above - 1]), float(grid[above]))
+    return least if above == 0 else _root(formula, expected_batch, float(grid[above - 1]), float(grid[above]))
 
 
 def _root(formula: "_Formula", target: float, low: float, high: float) -> float:
     if formula(high) == target:
-        return high
-    return float(optimize.brentq(lambda prob: formula(prob) - target, low, high, xtol=1e-16, rtol=1e-14))
+        return to_digits(high, _DIGITS)
+    root = optimize.brentq(lambda prob: formula(prob) - target, low, high, xtol=1e-16, rtol=1e-14)
+    return to_digits(float(root), _DIGITS)
 
 
 class _Formula:
@@ -108,7 +112,7 @@ class _Simulation:
         sizes = np.empty(self._burn_in + count, dtype=np.int64)
         last = np.full(graph.num_users, kernels.LONG_AGO, dtype=np.int64)
         kernels.simulate_sizes(
-            graph.offsets, graph.users, kernels.log_miss_of(prob), self.min_sep, True, self._key, last, sizes
+            graph.offsets, graph.users, log_miss_of(prob), self.min_sep, True, self._key, last, sizes
         )
         # Means of long blocks are nearly independent of each other, unlike single sizes.
         means = sizes[self._burn_in :].reshape(_BLOCKS, -1).mean(axis=1)

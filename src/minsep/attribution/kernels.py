@@ -4,8 +4,6 @@ A graph is in compressed rows: the users of example e are `users[offsets[e] : of
 user likewise in the transposed arrays.
 """
 
-import math
-
 import numba
 import numpy as np
 
@@ -211,8 +209,3 @@ def simulate_sizes(offsets, users, log_miss, separation, participated, key, last
             sampled[count] = int(position)
             count += 1
         sizes[time] = form_batch(offsets, users, sampled[:count], time, separation, participated, last, batch)
-
-
-def log_miss_of(prob: float) -> float:
-    """Return log(1 - prob)."""
-    return math.log1p(-prob) if prob < 1 else -math.inf

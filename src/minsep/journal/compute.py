@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from minsep.engine import LOCAL, Compute, never
-from minsep.journal.canonical import digest
+from minsep.journal.canonical import rough_digest
 from minsep.journal.file import JournalFile
 from minsep.journal.lines import Entry
 from minsep.journal.states import from_plain, to_plain
@@ -60,9 +60,7 @@ class Log:
             raise self._other()
 
     def _other(self) -> ValueError:
-        return self._file.refuse(
-            "it does not go on as this call does: continue on the kind of machine and with the libraries that wrote it"
-        )
+        return self._file.refuse("it does not go on as this call does: continue with the libraries that wrote it")
 
     def unpacked(self, unpack: Callable[[Any], Value], data: Any) -> Value:
         """Return what plain data stands for."""
@@ -81,7 +79,7 @@ def _written(count: int, like: State, entry: Entry) -> tuple[int, State]:
 
 
 def _identity(of: object) -> str:
-    return digest(of)[:32]
+    return rough_digest(of)[:32]
 
 
 @dataclass(frozen=True)

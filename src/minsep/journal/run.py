@@ -12,7 +12,7 @@ import numpy as np
 
 from minsep import _validation as validate
 from minsep.engine import Compute
-from minsep.journal.canonical import digest
+from minsep.journal.canonical import digest, rough_digest
 from minsep.journal.compute import JournaledCompute, Log
 from minsep.journal.file import FORMAT, JournalFile
 from minsep.journal.lines import Entry
@@ -48,7 +48,7 @@ class Run:
     def finish(self, outcome: Outcome, sentence: str) -> Outcome:
         """Return the outcome of the call, once it is written down."""
         if self.log is not None:
-            self.log.finish(digest(outcome), sentence)
+            self.log.finish(rough_digest(outcome), sentence)
         return outcome
 
 

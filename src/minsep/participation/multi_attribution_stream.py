@@ -10,6 +10,7 @@ from minsep.attribution import AttributionGraph, kernels
 from minsep.participation.stream import BatchStream
 from minsep.participation.truncation import Truncation
 from minsep.randomness import Key, KeyedWords
+from minsep.randomness.variates import log_miss_of
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class AttributionBatchStream(BatchStream):
         while True:
             sampled = np.empty(room, dtype=np.int64)
             words = self._steps.take(time, room)
-            count = kernels.sample_by_skips(words, kernels.log_miss_of(prob), self.num_examples, sampled)
+            count = kernels.sample_by_skips(words, log_miss_of(prob), self.num_examples, sampled)
             if count != kernels.OUT_OF_WORDS:
                 return sampled[:count]
             room *= 2  # The words begin the same, so what is sampled does.

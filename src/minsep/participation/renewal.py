@@ -11,7 +11,6 @@ Examples wait in linked lists, one for each iteration: `waiting[t]` is the first
 `following[e]` the one after e, or -1. That is one integer for each example.
 """
 
-import math
 from typing import NamedTuple
 
 import numba
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minsep.arrays import IntegerArray, Words
-from minsep.randomness.variates import failures, uniform
+from minsep.randomness.variates import failures, log_miss_of, uniform
 
 NOBODY = -1
 WORDS_AT_START = 2
@@ -57,7 +56,7 @@ class RenewalLaw(NamedTuple):
     @property
     def log_miss(self) -> float:
         """Logarithm of the probability of not taking part."""
-        return math.log1p(-self.prob) if self.prob < 1 else -math.inf
+        return log_miss_of(self.prob)
 
     @property
     def gap(self) -> int:

@@ -21,7 +21,8 @@ from minsep.accounting import (
 )
 from minsep.budget import Budget
 from minsep.engine import Compute
-from minsep.mechanism import Design
+from minsep.identity import to_digits
+from minsep.mechanism import NOISE_DIGITS, Design
 from minsep.planning.candidates import Candidate
 from minsep.planning.cutting import reason_not_to_cut
 from minsep.planning.task import Task
@@ -181,7 +182,7 @@ class Search:
         prover = Prover(budget.epsilon, verifier_for("fixed", budget.delta), compute=self._compute)
         first = math.floor(math.log(near) / math.log(_PAPERS_STEP)) - 1
         for attempt in count():
-            mechanism = design.with_noise(_PAPERS_STEP ** (first + attempt))
+            mechanism = design.with_noise(to_digits(_PAPERS_STEP ** (first + attempt), NOISE_DIGITS))
             if all(prover.prove(mechanism, direction, self.seed + attempt).passed for direction in DIRECTIONS):
                 return self._measured(candidate, mechanism.noise_multiplier)
         raise AssertionError("Some power of 1.01 passes.")

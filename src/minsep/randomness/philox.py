@@ -46,7 +46,7 @@ def philox(position, stream, key):  # type: ignore[no-untyped-def]  # pragma: no
     return c0 | (c1 << _HALF_WORD), c2 | (c3 << _HALF_WORD)
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
+@numba.njit(nogil=True, cache=True, error_model="numpy")
 def add_philox_normals(rows, half, scale, key, stream):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Add `scale` times standard normal variates to rows."""
     for q in range(rows.shape[0]):

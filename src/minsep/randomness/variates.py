@@ -1,17 +1,21 @@
-"""Uniform and geometric numbers from random words.
+"""Uniform and geometric numbers from random words: the same bits on every processor, because batches follow them.
 
-Uniform numbers are the midpoints of 2**52 cells of (0, 1): exact, never 0 and never 1.
+Uniform numbers are the midpoints of 2**52 cells of (0, 1): exact, never 0 and never 1. Logarithms are our own, because
+the last bits of the C library's depend on the processor.
 """
 
 import math
+from decimal import Decimal, localcontext
 
 import numba
 import numpy as np
 
 from minsep.arrays import FloatArray, Words
+from minsep.numerics import log_positive
 
 _UNIT = 2.0**-52
 _UNUSED_BITS = np.uint64(12)
+_DIGITS = 50
 
 
 @numba.njit(inline="always")
@@ -33,4 +37,18 @@ def uniforms(words: Words) -> FloatArray:
 def failures(word, log_miss):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Return the number of failures before the first success, as a float that may be large, in compiled code."""
     # NumPy's floor stays a float, where math.floor would wrap beyond 2**63.
-    return np.floor(math.log(uniform(word)) / log_miss)
+    return np.floor(log_positive(uniform(word)) / log_miss)
+
+
+def log_miss_of(prob: float) -> float:
+    """Return log(1 - prob) for a probability, correctly rounded.
+
+    >>> log_miss_of(0.5) == -math.log(2), log_miss_of(1.0), log_miss_of(1e-30)
+    (True, -inf, -1e-30)
+    """
+    if prob >= 1:
+        return -math.inf
+    if prob < _UNIT / 4:
+        return -prob
+    with localcontext(prec=_DIGITS):
+        return float((1 - Decimal(prob)).ln())

@@ -10,7 +10,8 @@ from minsep.arrays import FloatArray
 from minsep.identity import Description
 from minsep.strategy import optimum, series
 from minsep.strategy.banded_toeplitz import sizes
-from minsep.strategy.base import read_only, recorded, rows_of
+from minsep.strategy.base import norm_of, read_only, recorded, rows_of
+from minsep.strategy.grid import on_grid
 from minsep.strategy.sensitivity import most_participations
 from minsep.strategy.toeplitz import Toeplitz
 
@@ -50,7 +51,7 @@ class BandedInverseToeplitz(Toeplitz):
                 "the first are at most 0."
             )
         column = np.maximum(column, 0.0)
-        norm = float(np.linalg.norm(column))
+        norm = norm_of(column)
         object.__setattr__(self, "coefficients", read_only(column / norm))
         object.__setattr__(self, "noise_coefficients", read_only(values * norm))
         object.__setattr__(self, "iterations", iterations)
@@ -73,7 +74,7 @@ class BandedInverseToeplitz(Toeplitz):
         2
         """
         iterations, bands = sizes(iterations, bands=bands)
-        return cls(series.inverse(series.square_root_of_prefix_sums(bands), bands), iterations)
+        return cls(series.inverse_of_that_square_root(bands), iterations)
 
     @classmethod
     def optimal(
@@ -82,7 +83,8 @@ class BandedInverseToeplitz(Toeplitz):
         """Return the strategy of least mean squared error times squared sensitivity, without amplification.
 
         C^-1 has `bands` diagonals, and the sensitivity is for `participations` (default: one) that are `min_sep`
-        iterations apart.
+        iterations apart. Relative to the first one, noise coefficients are multiples of 2^-20, so that every processor
+        finds the same strategy.
 
         >>> root = BandedInverseToeplitz.square_root(iterations=100, bands=4)
         >>> best = BandedInverseToeplitz.optimal(iterations=100, bands=4)
@@ -93,7 +95,7 @@ class BandedInverseToeplitz(Toeplitz):
         separation = iterations if min_sep is None else validate.integer(min_sep=min_sep, at_least=1)
         participations = validate.integer(participations=participations, at_least=1)
         count = most_participations(iterations, separation, participations)
-        return cls(optimum.banded_inverse(iterations, bands, separation, count), iterations)
+        return cls(on_grid(optimum.banded_inverse(iterations, bands, separation, count)), iterations)
 
     @property
     def inverse_bands(self) -> int:

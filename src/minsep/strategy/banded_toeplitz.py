@@ -10,6 +10,7 @@ from minsep.arrays import FloatArray
 from minsep.identity import Description
 from minsep.strategy import optimum, series
 from minsep.strategy.base import read_only, recorded, rows_of, unit_norm
+from minsep.strategy.grid import on_grid
 from minsep.strategy.toeplitz import Toeplitz
 from minsep.strategy.workload import Workload
 
@@ -56,14 +57,15 @@ class BandedToeplitz(Toeplitz):
 
         The paper uses it for every sampling scheme: it has the least error for a fixed number of participations at
         least `bands` iterations apart. With a `workload` it has the least error of that, at a constant learning rate;
-        coefficients that would be negative are 0.
+        coefficients that would be negative are 0. Relative to the first one, coefficients are multiples of 2^-20, so
+        that every processor finds the same strategy.
 
         >>> BandedToeplitz.optimal(iterations=100, bands=2).coefficients.round(4)
         array([0.7956, 0.6058])
         """
         iterations, bands = sizes(iterations, bands=bands)
         column = None if workload is None or workload == Workload() else workload.coefficients(iterations)
-        return cls(np.maximum(optimum.banded_toeplitz(iterations, bands, column), 0.0), iterations)
+        return cls(on_grid(np.maximum(optimum.banded_toeplitz(iterations, bands, column), 0.0)), iterations)
 
     @classmethod
     def square_root(cls, *, iterations: int, bands: int) -> "BandedToeplitz":
@@ -96,7 +98,7 @@ class BandedToeplitz(Toeplitz):
         factor = validate.real(factor=factor, above=0, at_most=1)
         coefficients = self.coefficients * factor
         coefficients[0] = self.coefficients[0]
-        return BandedToeplitz(coefficients, self.iterations)
+        return BandedToeplitz(on_grid(coefficients), self.iterations)
 
     def solve(self, values: ArrayLike) -> FloatArray:
         """Return C^-1 `values`, for `iterations` rows of any shape.

@@ -1,5 +1,6 @@
 """The interface of every strategy matrix."""
 
+import math
 from abc import abstractmethod
 from typing import Any
 
@@ -8,6 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from minsep.arrays import FloatArray
 from minsep.identity import Described, Description
+
+_ROUGHLY = 1e-9  # relative; far above the rounding errors of a norm
 
 
 class Strategy(Described):
@@ -84,10 +87,10 @@ class Strategy(Described):
 
 
 def unit_norm(columns: FloatArray, **parameter: ArrayLike) -> FloatArray:
-    """Scale a column, or the columns of a matrix, to a largest norm of 1."""
+    """Scale a column, or the columns of a matrix, to a largest norm of 1: the same bits on every processor."""
     ((name, _),) = parameter.items()
-    columns = columns / columns.max() + 0.0
-    columns /= np.linalg.norm(columns, axis=0).max()
+    columns = np.ldexp(columns, -math.frexp(float(columns.max()))[1]) + 0.0  # a power of two: nothing is rounded
+    columns /= _largest_norm(columns.reshape(len(columns), -1))
     diagonal = columns[:1] if columns.ndim == 1 else np.diag(columns)
     if not diagonal.min() > 0:
         raise ValueError(
@@ -95,6 +98,21 @@ def unit_norm(columns: FloatArray, **parameter: ArrayLike) -> FloatArray:
             "largest entry."
         )
     return columns
+
+
+def norm_of(column: FloatArray) -> float:
+    """Return the Euclidean norm of a column, from the exact sum of its squares: the same bits on every processor.
+
+    >>> norm_of(np.array([3.0, 4.0]))
+    5.0
+    """
+    return math.sqrt(math.fsum((column * column).tolist()))
+
+
+def _largest_norm(columns: FloatArray) -> float:
+    """Return the largest norm of a column; only columns that may have it are summed exactly."""
+    roughly = np.linalg.norm(columns, axis=0)
+    return max(norm_of(columns[:, place]) for place in np.flatnonzero(roughly >= (1 - _ROUGHLY) * roughly.max()))
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:

@@ -4,18 +4,20 @@ import numba
 import numpy as np
 
 
-@numba.njit(cache=True, fastmath={"contract", "reassoc"})
+@numba.njit(cache=True)
 def substitute(coefficients, length):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Return the first `length` coefficients of 1 / series."""
+    """Return the first `length` coefficients of 1 / series.
+
+    Each one found is subtracted from those that follow, in a fixed order and without fused operations: the same bits on
+    every processor, and a loop that vectorises all the same.
+    """
     result = np.zeros(length)
-    result[0] = 1.0 / coefficients[0]
-    for i in range(1, length):
-        reach = min(i, coefficients.size - 1)
-        past = result[i - reach : i][::-1]
-        total = 0.0
-        for k in range(reach):
-            total += coefficients[k + 1] * past[k]
-        result[i] = -total / coefficients[0]
+    result[0] = 1.0
+    for i in range(length):
+        found = result[i] / coefficients[0]
+        result[i] = found
+        for k in range(1, min(coefficients.size, length - i)):
+            result[i + k] -= coefficients[k] * found
     return result
 
 

@@ -24,7 +24,10 @@ def minimise(
     start: FloatArray,
     tolerance: float,
 ) -> FloatArray:
-    """Return where a function is least, its gradient of at most a norm, by steps that each lower it.
+    """Return where a function is least, up to rounding, by steps that each lower it.
+
+    Once the norm of the gradient is at most `tolerance`, one more step follows. Newton's method squares the error, so
+    what is left is rounding, and it does not matter at which step the tolerance was met.
 
     >>> def bowl(x):
     ...     return float(np.cosh(x).sum()), np.sinh(x)
@@ -34,12 +37,11 @@ def minimise(
     point = start
     value, gradient = value_and_gradient(point)
     for _ in range(_MOST_STEPS):
-        if float(np.sqrt(gradient @ gradient)) <= tolerance:
-            break
         step = _descent(hessian(point), gradient)
         slope = float(step @ gradient)
-        if -slope <= _ROUNDING * abs(value):
-            return point + step  # what is left is below the rounding of the function's values
+        # What is left may be below the rounding of the function's values.
+        if float(np.sqrt(gradient @ gradient)) <= tolerance or -slope <= _ROUNDING * abs(value):
+            return point + step
         for halving in range(_MOST_HALVINGS):
             length = 0.5**halving
             trial = point + length * step

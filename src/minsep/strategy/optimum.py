@@ -60,7 +60,7 @@ class _BandedObjective:
         v = series.multiply(inverse, u, self._n)
         hankel = series.correlate(self._weights * b, v, 2 * self._bands - 1)
         lags = np.arange(self._bands)
-        curvature = 2 * self._shifted_gram(u) + 4 * hankel[lags[:, None] + lags]
+        curvature = 2 * shifted_gram(u, self._bands, self._weights) + 4 * hankel[lags[:, None] + lags]
         full = (
             2 * np.eye(self._bands) / norm
             - 4 * np.outer(c, c) / norm**2
@@ -79,23 +79,6 @@ class _BandedObjective:
         weighted = self._weights * b
         return float(c @ c), float(weighted @ b), -2 * series.correlate(weighted, u, self._bands)
 
-    def _shifted_gram(self, u: FloatArray) -> FloatArray:
-        """Return sum_i (n - i) u_(i-j) u_(i-k) for all j, k < bands.
-
-        One step down a diagonal subtracts the same sum without weights, whose own step subtracts one product.
-        """
-        bands = self._bands
-        last = u[::-1][:bands]
-        last = np.pad(last, (0, bands - last.size))
-        plain = series.correlate(u, u, bands)
-        weighted = series.correlate(self._weights * u, u, bands)
-        gram = np.empty((bands, bands))
-        for j in range(bands):
-            gram[j, j:] = gram[j:, j] = weighted
-            weighted = weighted[:-1] - plain[:-1]
-            plain = plain[:-1] - last[j] * last[j : bands - 1]
-        return gram
-
 
 def banded_inverse(iterations: int, bands: int, min_sep: int, participations: int) -> FloatArray:
     """Return the first column of C^-1, the first entry 1 and the others at most 0, of least error times sensitivity.
@@ -104,42 +87,100 @@ def banded_inverse(iterations: int, bands: int, min_sep: int, participations: in
     search is over their logarithms relative to what remains of 1. The sensitivity is that of non-increasing
     coefficients, with participations at 0, b, 2b, ...
     """
-    # Loaded here, because it takes longer than all other imports and no other strategy needs it.
-    from scipy import optimize
-    from scipy.special import softmax
-
-    start = series.inverse(series.square_root_of_prefix_sums(bands), bands)
+    start = series.inverse_of_that_square_root(bands)
     if bands == 1:
         return start
-    weights = np.arange(iterations, 0, -1, dtype=np.float64)
+    objective = _InverseObjective(iterations, bands, min_sep, participations)
+    logits = np.log(-start[1:] / start.sum())
+    logits = minimise(objective.value_and_gradient, objective.hessian, logits, _GRADIENT_TOLERANCE)
+    return np.concatenate([[1.0], -_shares(logits)])
 
-    def value_and_gradient(logits: FloatArray) -> tuple[float, FloatArray]:
-        g = softmax(np.append(logits, 0.0))[:-1]
-        h = np.zeros(iterations)
-        h[:bands] = np.concatenate([[1.0], -g])
-        b = np.cumsum(h)
-        error = float(weights @ b**2)
-        error_slope = 2 * np.cumsum((weights * b)[::-1])[::-1][:bands]
-        c = series.inverse(h[:bands], iterations)
-        column = _participating(c, min_sep, participations)
-        back = _participating(column[::-1], min_sep, participations)[::-1]
-        norm = float(column @ column)
-        norm_slope = -2 * series.correlate(back, series.multiply(c, c, iterations), bands)
+
+class _InverseObjective:
+    """Logarithm of error times squared sensitivity for h = 1 - g, the first column of C^-1, by the logits of g.
+
+    The error is quadratic in h. With c = 1/h and P the sum over participations, which commutes with shifts, the squared
+    sensitivity is |P c|^2, and its derivatives are correlations of P c with P c^2 and c^3, as above.
+    """
+
+    def __init__(self, iterations: int, bands: int, min_sep: int, participations: int) -> None:
+        self._n, self._bands = iterations, bands
+        self._min_sep, self._participations = min_sep, participations
+        self._weights = np.arange(iterations, 0, -1, dtype=np.float64)
+        # Entry j is the sum of the weights from j on.
+        self._tails = np.cumsum(self._weights[::-1])[::-1][:bands]
+
+    def value_and_gradient(self, logits: FloatArray) -> tuple[float, FloatArray]:
+        g = _shares(logits)
+        error, error_slope = self._error(g)
+        norm, norm_slope, _, _ = self._norm(g)
         slope = -(error_slope / error + norm_slope / norm)[1:]
         return float(np.log(error * norm)), g * (slope - g @ slope)
 
-    found = optimize.minimize(
-        value_and_gradient,
-        np.log(-start[1:] / start.sum()),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxcor": 30, "maxiter": 2000, "ftol": 1e-14, "gtol": _GRADIENT_TOLERANCE},
-    )
-    return np.concatenate([[1.0], -softmax(np.append(found.x, 0.0))[:-1]])
+    def hessian(self, logits: FloatArray) -> FloatArray:
+        g = _shares(logits)
+        error, error_slope = self._error(g)
+        norm, norm_slope, squared, back = self._norm(g)
+        lags = np.arange(self._bands)
+        error_curvature = 2 * self._tails[np.maximum(lags[:, None], lags)]
+        cubed = series.multiply(squared, self._inverse(g), self._n)
+        hankel = series.correlate(back, cubed, 2 * self._bands - 1)
+        shifted = shifted_gram(self._participating(squared), self._bands)
+        norm_curvature = 2 * shifted + 4 * hankel[lags[:, None] + lags]
+        full = error_curvature / error - np.outer(error_slope, error_slope) / error**2
+        full += norm_curvature / norm - np.outer(norm_slope, norm_slope) / norm**2
+        slope = -(error_slope / error + norm_slope / norm)[1:]
+        # The chain rule for g = softmax: its Jacobian is diag(g) - g g^T.
+        jacobian = np.diag(g) - np.outer(g, g)
+        excess = g * (slope - g @ slope)
+        mixed = np.outer(excess, g)
+        return np.asarray(jacobian @ full[1:, 1:] @ jacobian + np.diag(excess) - mixed - mixed.T)
+
+    def _error(self, g: FloatArray) -> tuple[float, FloatArray]:
+        """Return the error and its slope in h."""
+        h = np.zeros(self._n)
+        h[: self._bands] = np.concatenate([[1.0], -g])
+        sums = np.cumsum(h)
+        weighted = self._weights * sums
+        return float(weighted @ sums), 2 * np.cumsum(weighted[::-1])[::-1][: self._bands]
+
+    def _norm(self, g: FloatArray) -> tuple[float, FloatArray, FloatArray, FloatArray]:
+        """Return |P c|^2, its slope in h, c^2 as a series, and P^T P c."""
+        c = self._inverse(g)
+        squared = series.multiply(c, c, self._n)
+        column = self._participating(c)
+        back = self._participating(column[::-1])[::-1]
+        return float(column @ column), -2 * series.correlate(back, squared, self._bands), squared, back
+
+    def _inverse(self, g: FloatArray) -> FloatArray:
+        return series.inverse(np.concatenate([[1.0], -g]), self._n)
+
+    def _participating(self, column: FloatArray) -> FloatArray:
+        total = column.copy()
+        for start in range(self._min_sep, self._participations * self._min_sep, self._min_sep):
+            total[start:] += column[: column.size - start]
+        return total
 
 
-def _participating(column: FloatArray, min_sep: int, participations: int) -> FloatArray:
-    total = column.copy()
-    for start in range(min_sep, participations * min_sep, min_sep):
-        total[start:] += column[: column.size - start]
-    return total
+def _shares(logits: FloatArray) -> FloatArray:
+    """Return numbers above 0 whose sum is below 1, by their logarithms relative to what remains of 1."""
+    largest = max(float(logits.max()), 0.0)
+    parts = np.exp(logits - largest)
+    return np.asarray(parts / (parts.sum() + np.exp(-largest)))
+
+
+def shifted_gram(u: FloatArray, bands: int, weights: FloatArray | None = None) -> FloatArray:
+    """Return sum_i w_i u_(i-j) u_(i-k) for all j, k < bands; the weights are 1, or n, n - 1, ..., 1.
+
+    One step down a diagonal subtracts a product from the plain sums, and the plain sums from the weighted ones.
+    """
+    last = u[::-1][:bands]
+    last = np.pad(last, (0, bands - last.size))
+    plain = series.correlate(u, u, bands)
+    weighted = None if weights is None else series.correlate(weights * u, u, bands)
+    gram = np.empty((bands, bands))
+    for j in range(bands):
+        gram[j, j:] = gram[j:, j] = plain if weighted is None else weighted
+        weighted = None if weighted is None else weighted[:-1] - plain[:-1]
+        plain = plain[:-1] - last[j] * last[j : bands - 1]
+    return gram

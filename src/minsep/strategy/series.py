@@ -51,8 +51,8 @@ def inverse(coefficients: FloatArray, length: int) -> FloatArray:
 def inverse_by_substitution(coefficients: FloatArray, length: int) -> FloatArray:
     """Return the first `length` coefficients of 1 / series, each with a small relative error.
 
-    The time is proportional to the length times the number of coefficients. Errors of `inverse` are relative to the
-    largest coefficient.
+    They have the same bits on every processor. The time is proportional to the length times the number of coefficients.
+    Errors of `inverse` are relative to the largest coefficient.
 
     >>> inverse_by_substitution(np.array([1.0, 2.0]), 4)
     array([ 1., -2.,  4., -8.])
@@ -71,3 +71,13 @@ def square_root_of_prefix_sums(length: int) -> FloatArray:
     """
     k = np.arange(1, length)
     return np.concatenate([[1.0], np.cumprod((2 * k - 1) / (2 * k))])
+
+
+def inverse_of_that_square_root(length: int) -> FloatArray:
+    """Return the coefficients of (1 - x)^(1/2): the inverse of the square root of prefix sums.
+
+    >>> inverse_of_that_square_root(4)
+    array([ 1.    , -0.5   , -0.125 , -0.0625])
+    """
+    k = np.arange(1, length)
+    return np.concatenate([[1.0], np.cumprod((2 * k - 3) / (2 * k))])

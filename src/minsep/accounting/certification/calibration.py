@@ -27,8 +27,9 @@ from minsep.accounting.schemes import exact_curve_carries, fallback, has_exact_c
 from minsep.accounting.sequential import verifier_for
 from minsep.budget import Budget
 from minsep.engine import LOCAL, Compute
+from minsep.identity import to_digits
 from minsep.journal import begin
-from minsep.mechanism import Design, Mechanism
+from minsep.mechanism import NOISE_DIGITS, Design, Mechanism
 from minsep.participation import Scheme, Truncation
 from minsep.progress import Progress, Report
 from minsep.randomness import Key
@@ -180,8 +181,8 @@ class _Ladder:
         if guess is None:
             guess, slope = guessed_noise_multiplier(self._design, self._budget, _GUESS * highest)
         center = self._estimate(guess, slope)
-        in_reach = (center * _STEP**steps for steps in _RUNGS)
-        ladder = [sigma for sigma in in_reach if sigma < highest] or [highest / _STEP]
+        in_reach = (to_digits(center * _STEP**steps, NOISE_DIGITS) for steps in _RUNGS)
+        ladder = [sigma for sigma in in_reach if sigma < highest] or [to_digits(highest / _STEP, NOISE_DIGITS)]
         scouted = self._design.with_noise(ladder[min(_SCOUTED, len(ladder) - 1)])
         outlook = self._prover.outlook(scouted, "remove", _rung_seed(_ESTIMATE_SEED, -1))
         first, expected = (0, 0.0) if outlook is None else self._first_rung(ladder, center, outlook)

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from functools import partial
 
 from minsep.accounting.directions import DIRECTIONS
-from minsep.accounting.estimation import noise_at_target
+from minsep.accounting.estimation import ESTIMATED_DIGITS, noise_at_target
 from minsep.accounting.exact import spacing_for
 from minsep.accounting.schemes import exact_curve, unsupported
-from minsep.mechanism import Design, Mechanism
+from minsep.identity import to_digits
+from minsep.mechanism import NOISE_DIGITS, Design, Mechanism
 
 _LEAST, _MOST = 1e-3, 1e6
 _FINE, _COARSE = 1e-4, 1e-3  # spacing of privacy losses
@@ -19,8 +20,8 @@ def exact_mechanism(
 ) -> Mechanism:
     """Return the mechanism with the least noise multiplier that the exact curve of its design allows.
 
-    The noise multiplier is within a relative `tolerance` above the least; `finest` is the finest spacing of
-    losses, and `guess` the first noise multiplier to try.
+    The noise multiplier has six significant digits and is within a relative `tolerance` above the least; `finest` is
+    the finest spacing of losses, and `guess` the first noise multiplier to try.
 
     >>> import minsep
     >>> design = minsep.Design(minsep.BandedToeplitz.identity(iterations=25), minsep.Unamplified(1, 25))
@@ -43,26 +44,31 @@ def exact_mechanism(
 
     near = noise_at_target(partial(log_excess, spacing=_COARSE), guess, max(tolerance, 0.05))
     guess = near if finest >= _COARSE else noise_at_target(log_excess, near, tolerance)
+    # From here on only numbers of few digits are compared, so that every processor finds the same one.
+    guess = to_digits(guess, ESTIMATED_DIGITS)
     low, high = _bracket(lambda sigma: delta_at(sigma) <= delta, guess, 1 + tolerance / 4)
     if high is None:
         raise ValueError(
             f"epsilon is {epsilon:g} at delta {delta:g}, but no noise multiplier up to {_MOST:g} is known to give it."
         )
     while high > low * (1 + tolerance):
-        middle = math.sqrt(low * high)
+        middle = to_digits(math.sqrt(low * high), NOISE_DIGITS)
         low, high = (low, middle) if delta_at(middle) <= delta else (middle, high)
     return design.with_noise(high)
 
 
 def _bracket(enough: Callable[[float], bool], guess: float, step: float) -> tuple[float, float | None]:
     """Return a noise multiplier that is not enough and one that is (None: there is none), by growing steps."""
-    sigma = guess
+    sigma, following = guess, to_digits(guess / step, NOISE_DIGITS)
     if enough(guess):
-        while sigma > _LEAST and enough(sigma / step):
-            sigma, step = sigma / step, step**2
-        return sigma / step, sigma
-    while not enough(sigma * step):
-        sigma, step = sigma * step, step**2
+        while sigma > _LEAST and enough(following):
+            step = step**2
+            sigma, following = following, to_digits(following / step, NOISE_DIGITS)
+        return following, sigma
+    following = to_digits(guess * step, NOISE_DIGITS)
+    while not enough(following):
+        step = step**2
+        sigma, following = following, to_digits(following * step, NOISE_DIGITS)
         if sigma > _MOST:
             return sigma, None
-    return sigma, sigma * step
+    return sigma, following

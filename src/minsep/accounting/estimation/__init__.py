@@ -8,6 +8,7 @@ from minsep.accounting.estimation.estimates import (
     privacy_curve,
 )
 from minsep.accounting.estimation.noise_search import (
+    ESTIMATED_DIGITS,
     TYPICAL_SLOPE,
     estimated_noise_multiplier,
     estimated_slope,
@@ -16,6 +17,7 @@ from minsep.accounting.estimation.noise_search import (
 )
 
 __all__ = [
+    "ESTIMATED_DIGITS",
     "TYPICAL_SLOPE",
     "Estimate",
     "PrivacyCurve",

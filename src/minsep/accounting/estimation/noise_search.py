@@ -15,8 +15,11 @@ from minsep.accounting.reduction import best_reduction, shift_of, shortened
 from minsep.accounting.schemes import pair_of
 from minsep.budget import Budget
 from minsep.engine import LOCAL, Compute
+from minsep.identity import to_digits
 from minsep.mechanism import Design
 
+ESTIMATED_DIGITS = 5
+"""Significant digits of a noise multiplier that is estimated."""
 TYPICAL_SLOPE = -8.0
 """How log delta falls with the log of the noise multiplier, where nothing else is known."""
 _LONGEST_STEP = 0.7
@@ -80,7 +83,7 @@ def estimated_noise_multiplier(
     compute: Compute = LOCAL,
     report: Callable[[float], None] | None = None,
 ) -> float:
-    """Return the noise multiplier at which the estimated delta of a design is that of the budget.
+    """Return the noise multiplier, to five digits, at which the estimated delta of a design is that of the budget.
 
     - What a truncation adds is subtracted from delta beforehand.
     - `guess` is the first noise multiplier to try, and `slope` about how log delta falls with its logarithm; `samples`
@@ -103,8 +106,8 @@ def estimated_noise_multiplier(
     # `remove` is nearly always the larger direction, so `add` is looked at once, where that meets the budget.
     met = meet(guess, directions[:1])
     if directions[1:] and estimates.log_excess(met, max(samples // 4, 1000), directions[1:]) > tolerance:
-        return meet(met, directions)
-    return met
+        met = meet(met, directions)
+    return to_digits(met, ESTIMATED_DIGITS)
 
 
 def estimated_slope(

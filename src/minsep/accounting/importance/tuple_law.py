@@ -20,11 +20,10 @@ from minsep.accounting.importance.tuple_tables import (
 )
 from minsep.accounting.pairs import MinSepPair
 from minsep.accounting.pairs.grouped_states import GroupedStateSpace, count_grouped_states, grouped_state_space
-from minsep.accounting.pairs.min_sep import log_miss_of
 from minsep.accounting.pairs.states import StateSpace, cached_gram_table, count_states, state_space
 from minsep.arrays import FloatArray, IntegerArray
 from minsep.randomness import Key, KeyedWords
-from minsep.randomness.variates import uniforms
+from minsep.randomness.variates import log_miss_of, uniforms
 
 DEFAULT_MEMORY = 1 << 30
 """Most bytes of a table."""

@@ -140,7 +140,7 @@ def _add_toeplitz_columns(rows, iterations, samples, times, weights, coefficient
             row[2 * (times[k] + m) + side] += weights[k] * coefficients[m]
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc"}, error_model="numpy")
+@numba.njit(nogil=True, cache=True, error_model="numpy")
 def _correlate(rows, taps, out):  # type: ignore[no-untyped-def]  # pragma: no cover
     length = out.shape[1]
     for q in range(rows.shape[0]):

@@ -41,7 +41,7 @@ def min_sep_log_ratios(rows: Rows, offsets: FloatArray, log_miss: float, min_sep
     return np.concatenate(parts)
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
+@numba.njit(nogil=True, cache=True, error_model="numpy")
 def _rescaled_min_sep(rows, offsets, log_miss, min_sep, warm):  # type: ignore[no-untyped-def]  # pragma: no cover
     """The recursion on f_i times a factor for each sample; not finite where that could lose accuracy.
 
@@ -91,7 +91,7 @@ def _rescaled_min_sep(rows, offsets, log_miss, min_sep, warm):  # type: ignore[n
     return following
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
+@numba.njit(nogil=True, cache=True, error_model="numpy")
 def _logarithmic_min_sep(rows, offsets, log_miss, min_sep, warm):  # type: ignore[no-untyped-def]  # pragma: no cover
     """The recursion on log f_i, for ratios of any size."""
     n = offsets.size
@@ -120,7 +120,7 @@ def _logarithmic_min_sep(rows, offsets, log_miss, min_sep, warm):  # type: ignor
     return total
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
+@numba.njit(nogil=True, cache=True, error_model="numpy")
 def cyclic_log_ratios(rows, offsets, log_miss, cycle, constants):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Return log of the mean over phases of e^constant times the product over its turns of (miss + e^(gain_i)).
 
@@ -154,7 +154,7 @@ def allocation_log_ratios(rows: Rows, offsets: FloatArray, epoch: int) -> FloatA
     return np.concatenate([_allocation(group, offsets, epoch) for group in groups])
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
+@numba.njit(nogil=True, cache=True, error_model="numpy")
 def _allocation(rows, offsets, epoch):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Sums of exponentials, relative to the largest gain of the epoch so far."""
     n = offsets.size
@@ -230,7 +230,7 @@ def side_by_side(rows, start, stop, out):  # type: ignore[no-untyped-def]  # pra
             out[i - start, 2 * q + 1] = row[2 * i + 1]
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
+@numba.njit(nogil=True, cache=True, error_model="numpy")
 def _log_sum_exp(table, ones):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Return log(ones + sum of exponentials) of each column."""
     samples = table.shape[1]

@@ -11,7 +11,7 @@ from minsep.accounting.pairs.kernels import MODERATE_DECAY, MODERATE_GAIN, add_m
 from minsep.arrays import FloatArray, IntegerArray, Rows
 from minsep.participation.renewal import RenewalLaw
 from minsep.randomness import Key, KeyedWords
-from minsep.randomness.variates import uniforms
+from minsep.randomness.variates import log_miss_of, uniforms
 
 
 @dataclass(frozen=True)
@@ -110,11 +110,6 @@ class MinSepPair(TiltablePair):
         j = np.arange(1, self.group + 1)
         log_ways = np.array([math.log(math.comb(self.group, int(k))) for k in j])
         return np.asarray(log_ways + j * math.log(self.prob) + _times_log_miss(self.group - j, self.prob))
-
-
-def log_miss_of(prob: float) -> float:
-    """Return log(1 - prob)."""
-    return math.log1p(-prob) if prob < 1 else -math.inf
 
 
 def _times_log_miss(counts: IntegerArray, prob: float) -> FloatArray:

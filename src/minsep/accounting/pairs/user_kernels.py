@@ -80,7 +80,7 @@ def _coefficients(terms, i, out):  # type: ignore[no-untyped-def]  # pragma: no 
             out[state, j] = terms.log_weights[free, j] - j * j * terms.half_norms[i] - j * overlap
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
+@numba.njit(nogil=True, cache=True, error_model="numpy")
 def _rescaled(rows, terms, linear):  # type: ignore[no-untyped-def]  # pragma: no cover
     """The recursion on g times a factor for each sample; not finite where that could lose anything.
 

@@ -7,13 +7,14 @@ from functools import cached_property
 import numpy as np
 
 from minsep.accounting.pairs.base import TiltablePair
-from minsep.accounting.pairs.min_sep import MinSepPair, log_miss_of
+from minsep.accounting.pairs.min_sep import MinSepPair
 from minsep.accounting.pairs.states import cached_gram_table, state_space
 from minsep.accounting.pairs.user_kernels import MODERATE_WAIT, UserTerms, user_log_means
 from minsep.arrays import FloatArray, IntegerArray, Rows
 from minsep.participation.renewal import RenewalLaw
 from minsep.participation.times import draw_times
 from minsep.randomness import Key, KeyedWords
+from minsep.randomness.variates import log_miss_of
 
 
 @dataclass(frozen=True)

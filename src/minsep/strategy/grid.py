@@ -1,0 +1,22 @@
+"""The public grid of the strategies that minsep computes.
+
+An optimisation ends in slightly different bits on processors of different types, and the identity of a strategy, and
+with it the noise of a seed, follows its bits. The optimum is flat, so it is rounded to a grid that is coarse beside
+those differences and fine beside anything that matters: docs/strategies.md has the figures.
+"""
+
+import numpy as np
+
+from minsep.arrays import FloatArray
+
+STEPS = 2**20
+"""Number of steps of the grid between 0 and the first coefficient."""
+
+
+def on_grid(coefficients: FloatArray) -> FloatArray:
+    """Return coefficients relative to the first one, rounded to multiples of 2^-20.
+
+    >>> on_grid(np.array([3.0, 1.0]))[1] == 349525 / 2**20
+    True
+    """
+    return np.asarray(np.rint(coefficients / coefficients[0] * STEPS) / STEPS)
