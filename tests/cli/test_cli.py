@@ -20,14 +20,17 @@ from minsep.accounting.certification import calibration
 from minsep.accounting.certification.proofs import Refusal
 from minsep.cli.app import app
 from minsep.cli.progress import Bar
+from tests.cli.command_line import WIDE, run
 
-# Tables and bars are as wide as the terminal is.
-WIDE = os.environ | {"COLUMNS": "120"}
+ENVIRONMENT = os.environ | WIDE
 
 
-def run(*arguments):
-    command = [sys.executable, "-m", "minsep", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=WIDE)
+def test_the_module_is_the_command_line():
+    command = [sys.executable, "-m", "minsep", "strategy", "--iterations"]
+    for iterations, status in (("5", 0), ("0", 2)):
+        done = subprocess.run([*command, iterations, "--bands", "1"], capture_output=True, text=True, env=ENVIRONMENT)
+        here = run("strategy", "--iterations", iterations, "--bands", "1")
+        assert (done.returncode, done.stdout, done.stderr) == here == (status, here.stdout, here.stderr)
 
 
 def test_strategy_as_json_and_as_a_table():
@@ -221,7 +224,9 @@ def in_a_terminal(*arguments, interrupt_after=None):
     # A shell that runs the tests in the background has them ignore Ctrl-C, and their children would inherit that.
     inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
     command = [sys.executable, "-m", "minsep", *arguments]
-    process = subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, close_fds=True, env=WIDE)
+    process = subprocess.Popen(
+        command, stdin=follower, stdout=follower, stderr=follower, close_fds=True, env=ENVIRONMENT
+    )
     signal.signal(signal.SIGINT, inherited)
     os.close(follower)
     written, interrupted = b"", False
@@ -467,7 +472,9 @@ def test_no_writable_home_and_a_read_only_installation_are_no_hindrance(tmp_path
         (folder / "__pycache__").touch()  # a file, so that nothing can be kept there even by root
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    environment = {name: value for name, value in WIDE.items() if name not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")} | {
+    environment = {
+        name: value for name, value in ENVIRONMENT.items() if name not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")
+    } | {
         "HOME": "/proc/nobody",
         "PYTHONPATH": str(tmp_path),
         "TMPDIR": str(temporary),

@@ -26,6 +26,7 @@ SMALLER = {
         ("iterations=2000, bands=16", "iterations=200, bands=4"),
         ("rate=512 / 60_000, min_sep=16", "rate=512 / 60_000, min_sep=4"),
     ],
+    "docs/huggingface.md": [("eval_steps=50", "eval_steps=5")],
     "docs/several-users.md": [("user_bounds=[1, 2]", "user_bounds=[1]")],
     "README.md": [
         ("num_examples=60_000", "num_examples=2000"),
@@ -63,7 +64,8 @@ def certificate(num_examples, batch_size, iterations):
 
 def prepare(page):
     """Write the files that a page talks about: exact certificates, which are quick to make and to check."""
-    made = certificate(1500, 150, 150) if page == "docs/first-model.md" else certificate(2000, 50, 100)
+    sizes = {"docs/first-model.md": (1500, 150, 150), "docs/huggingface.md": (2000, 20, 10)}
+    made = certificate(*sizes.get(page, (2000, 50, 100)))
     for name in ("certificate.json", "default-plan.json", "first.json", "second.json"):
         made.save(name)
     edges = [f"{k},{k // 2}\n{k},{1000 + k // 3}\n" for k in range(600)]

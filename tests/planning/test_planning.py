@@ -257,7 +257,7 @@ def test_a_graph_that_does_not_fit_is_refused(arguments, message):
         minsep.plan(batch_size=2, iterations=4, epsilon=1.0, delta=1e-3, **given)
 
 
-def test_an_estimate_is_marked_and_has_no_certificate():
+def test_an_estimate_is_marked_and_has_no_certificate(small_plan):
     found = minsep.plan(2000, 20, 100, 2.0, 1e-3, max_bands=4, estimate=True)
     assert found.estimated
     assert not found.certified
@@ -265,17 +265,16 @@ def test_an_estimate_is_marked_and_has_no_certificate():
     assert not minsep.verify(found.certificate).holds
     assert found.statement.startswith("ESTIMATE, not certified: ")
     assert found.mechanism.noise_multiplier == found.chosen.noise_multiplier
-    certified = minsep.plan(2000, 20, 100, 2.0, 1e-3, max_bands=4, seed=0)
-    assert certified.certified
-    assert found.table == certified.table
+    assert small_plan.certified
+    assert found.table == small_plan.table
 
 
-def test_plans_without_a_seed_name_one_mechanism():
-    first, second = (minsep.plan(2000, 20, 100, 2.0, 1e-3, max_bands=4) for _ in range(2))
-    assert first.seed != second.seed
-    assert first.chosen == second.chosen
-    assert first.mechanism == second.mechanism
-    assert first.certificate != second.certificate
+def test_plans_without_a_seed_name_one_mechanism(small_plan):
+    other = minsep.plan(2000, 20, 100, 2.0, 1e-3, max_bands=4)
+    assert other.seed != small_plan.seed
+    assert other.chosen == small_plan.chosen
+    assert other.mechanism == small_plan.mechanism
+    assert other.certificate != small_plan.certificate
 
 
 def test_ties_are_said():

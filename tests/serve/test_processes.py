@@ -2,9 +2,8 @@
 
 import asyncio
 import json
+import os
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 import minsep
 from minsep.serve.store import Store
 from minsep.serve.workers import Send, messages
+from tests.cli.command_line import run
 from tests.serve.conftest import TINY, Served, serving
 from tests.serve.conftest import run as run_apart
 
@@ -27,22 +27,30 @@ def failing(send: Send) -> None:
     raise ValueError("delta is 2, but it must be less.")
 
 
-def sleeping(send: Send, path: str) -> None:
-    send({"kind": "began"})
-    time.sleep(3)
-    Path(path).write_text("not ended")
+def sleeping(send: Send) -> None:
+    send({"kind": "began", "process": os.getpid()})
+    time.sleep(600)
 
 
-def test_work_in_a_process_of_its_own(tmp_path):
+def ended(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_work_in_a_process_of_its_own():
     async def whole() -> None:
         assert [message["number"] async for message in messages(counting, 3)] == [0, 1, 2]
         told = [message async for message in messages(failing)]
         assert told == [{"kind": "problem", "problem": "delta is 2, but it must be less."}]
-        work = messages(sleeping, str(tmp_path / "late"))
-        assert await anext(work) == {"kind": "began"}
+        work = messages(sleeping)
+        process = (await anext(work))["process"]
+        assert process != os.getpid()
         await work.aclose()
-        await asyncio.sleep(4)
-        assert not (tmp_path / "late").exists()
+        while not ended(process):
+            await asyncio.sleep(0.01)
 
     run_apart(whole())
 
@@ -92,8 +100,7 @@ def test_a_run_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
 
 
 def refused(*options: str) -> str:
-    command = [sys.executable, "-m", "minsep", "serve", "--no-browser", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = run("serve", "--no-browser", *options)
     assert done.returncode == 2
     return done.stderr
 

@@ -25,26 +25,26 @@ def run(port: int, folder: Path, browser: bool, hosts: tuple[str, ...], workers:
     - `port` is where it listens, `folder` keeps the runs, and `browser` opens the page.
     - `hosts` are further names that it answers to, and `workers` the number of threads of a computation.
     """
-    listening = _listen(port)
-    port = listening.getsockname()[1]
-    token = new_token()
-    link = f"http://{LOOPBACK}:{port}/?token={token}"
-    app = create_app(folder, token, port, hosts=hosts, workers=workers)
-    _when_ready(app, link, browser, folder)
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-        timeout_keep_alive=_IDLE_SECONDS,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
-        limit_concurrency=_MOST_CONNECTIONS,
-        h11_max_incomplete_event_size=16_384,
-    )
-    with contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[listening])
+    with _listen(port) as listening:
+        port = listening.getsockname()[1]
+        token = new_token()
+        link = f"http://{LOOPBACK}:{port}/?token={token}"
+        app = create_app(folder, token, port, hosts=hosts, workers=workers)
+        _when_ready(app, link, browser, folder)
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            timeout_keep_alive=_IDLE_SECONDS,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+            limit_concurrency=_MOST_CONNECTIONS,
+            h11_max_incomplete_event_size=16_384,
+        )
+        with contextlib.suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listening])
 
 
 def _when_ready(app: Starlette, link: str, browser: bool, folder: Path) -> None:
