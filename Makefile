@@ -4,7 +4,12 @@ BIN := .venv/bin
 SOURCES := src tests benchmarks experiments examples docs/tools
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
-.PHONY: plan serve test test-slow test-lowest check format docs benchmark evidence-quick dist clean
+# An environment cannot be moved: in a folder with another name it is made anew.
+ifneq ($(shell cat .venv/path 2>/dev/null),$(CURDIR))
+MOVED := moved
+endif
+
+.PHONY: plan serve test test-slow test-processors test-lowest check format docs benchmark evidence-quick dist clean moved
 
 plan: .venv/light
 	@echo "Planning for 60,000 examples, batches of 512, 2,000 iterations, epsilon 4, delta 1e-5: about half a minute."
@@ -20,6 +25,10 @@ test: .venv/ready .venv/browser check
 
 test-slow: .venv/ready
 	$(BIN)/pytest -q -n 2 -m slow
+
+# The tests that may depend on the processor, as libraries compute on six types of processor: about half an hour.
+test-processors: .venv/ready
+	$(BIN)/python -m tests.processors
 
 # The tests of the core, reports and Parquet with the lowest versions of their dependencies, in an environment of its own.
 test-lowest: .venv-lowest/ready
@@ -57,10 +66,11 @@ benchmark: .venv/benchmarks
 evidence-quick: .venv/ready
 	$(BIN)/python -m experiments.quick
 
-.venv/light: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
+.venv/light: pyproject.toml constraints.txt $(MOVED)
+	$(PYTHON) -m venv $(if $(MOVED),--clear) .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[report]'
+	@echo '$(CURDIR)' > .venv/path
 	@touch $@
 
 .venv/web: .venv/light
