@@ -5,6 +5,10 @@ from typing import Any
 
 import pytest
 
+# Each worker of pytest-xdist has a core: threads of linear algebra would only wait for each other.
+for library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:

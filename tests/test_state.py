@@ -16,18 +16,22 @@ RUN = textwrap.dedent(
     """
     import sys, minsep
     from tests.test_state import MECHANISMS
-    folder, resume, mechanism = sys.argv[1], sys.argv[2] == "resume", MECHANISMS[sys.argv[3]]
-    batches, noise = mechanism.batches(200, seed=1), mechanism.noise((6,), seed=1)
-    if resume:
-        batches.load_state_dict(minsep.load_state(folder + "/batches"))
-        noise.load_state_dict(minsep.load_state(folder + "/noise"))
-    for indices, row in zip(batches, noise):
-        print(indices.tolist(), row.tobytes().hex(), flush=True)
-        minsep.save_state(folder + "/noise", noise.state_dict())
-        minsep.save_state(folder + "/batches", batches.state_dict())
-        if batches.position == 13 and not resume:
-            print("saved", flush=True)
-            sys.stdin.read()
+    resume = sys.argv[2] == "resume"
+    for name, mechanism in MECHANISMS.items():
+        path = f"{sys.argv[1]}/{name}"
+        batches, noise = mechanism.batches(200, seed=1), mechanism.noise((6,), seed=1)
+        if resume:
+            batches.load_state_dict(minsep.load_state(path + " batches"))
+            noise.load_state_dict(minsep.load_state(path + " noise"))
+        for indices, row in zip(batches, noise):
+            print(name, indices.tolist(), row.tobytes().hex(), flush=True)
+            minsep.save_state(path + " noise", noise.state_dict())
+            minsep.save_state(path + " batches", batches.state_dict())
+            if batches.position == 13 and not resume:
+                break
+    print("saved", flush=True)
+    if not resume:
+        sys.stdin.read()
     """
 )
 BANDED = minsep.BandedToeplitz.optimal(iterations=40, bands=5)
@@ -48,32 +52,23 @@ MECHANISMS = {
 }
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_kill_and_resume(tmp_path, name):
+def test_kill_and_resume(tmp_path):
     def run(mode):
-        return subprocess.Popen(
-            [sys.executable, "-c", RUN, str(tmp_path), mode, name],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        command = [sys.executable, "-c", RUN, str(tmp_path), mode]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     first = run("start")
-    before = []
-    for line in first.stdout:
-        if line == "saved\n":
-            os.kill(first.pid, signal.SIGKILL)
-            break
-        before.append(line)
+    before = list(iter(first.stdout.readline, "saved\n"))
+    os.kill(first.pid, signal.SIGKILL)
     first.communicate()
     assert first.returncode == -signal.SIGKILL
     after, _ = run("resume").communicate(timeout=60)
-
-    mechanism = MECHANISMS[name]
-    whole = [
-        f"{indices.tolist()} {row.tobytes().hex()}\n"
-        for indices, row in zip(mechanism.batches(200, seed=1), mechanism.noise((6,), seed=1), strict=True)
-    ]
-    assert len(before) == 13
-    assert before + after.splitlines(keepends=True) == whole
+    lines = before + after.splitlines(keepends=True)
+    for name, mechanism in MECHANISMS.items():
+        streams = zip(mechanism.batches(200, seed=1), mechanism.noise((6,), seed=1), strict=True)
+        whole = [f"{name} {indices.tolist()} {row.tobytes().hex()}\n" for indices, row in streams]
+        assert [line for line in lines if line.startswith(f"{name} [")] == whole
+        assert sum(line.startswith(f"{name} [") for line in before) == 13
 
 
 def state():

@@ -64,7 +64,7 @@ def chi_square(observed: Counter, law, total: int) -> float:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=repr)
-@pytest.mark.parametrize("iterations", [3, 8, 10])
+@pytest.mark.parametrize("iterations", [3, 8, pytest.param(10, marks=pytest.mark.slow)])
 def test_participation_vectors_follow_the_enumerated_law(scheme, iterations):
     total = 100_000
     x = participation(scheme, iterations, total, seed=iterations)

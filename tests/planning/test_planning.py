@@ -293,7 +293,10 @@ def test_ties_are_said():
 
 
 def test_a_cut_that_costs_too_much_is_said_with_the_size_that_would_do():
-    found = minsep.plan(1000, 50, 40, 4.0, 1e-3, max_batch_size=60, max_bands=4, min_sep=8, tune=False, seed=0)
+    schemes = ["cyclic-poisson", "balls-in-bins", "min-sep"]
+    found = minsep.plan(
+        1000, 50, 40, 4.0, 1e-3, max_batch_size=60, max_bands=4, min_sep=8, schemes=schemes, tune=False, seed=0
+    )
     cut = [one for one in found.table if one.cut]
     assert {one.scheme for one in cut} == {"min-sep", "balls-in-bins"}
     assert cut[0].skipped == "cutting batches at 60 adds up to 1 to delta, which is 0.001"

@@ -48,8 +48,15 @@ def rgb(colour: str) -> str:
     return f"rgb({red}, {green}, {blue})"
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("width", "colours"),
+    [
+        (390, "dark"),
+        (1280, "light"),
+        pytest.param(390, "light", marks=pytest.mark.slow),
+        pytest.param(1280, "dark", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("name", ["plan", "comparison"])
 def test_every_plot_draws(browser: Any, pages: dict[str, Path], name: str, colours: str, width: int) -> None:
     ink = palette.INK if colours == "light" else palette.NIGHT[palette.INK]

@@ -82,7 +82,7 @@ def holds(page: Any, name: str, text: str) -> None:
     until(page, f"(new URLSearchParams(location.search).get({name!r}) ?? '') === {text!r}")
 
 
-@pytest.mark.parametrize(("width", "colours"), [(1280, "light"), (390, "dark")])
+@pytest.mark.parametrize(("width", "colours"), [(390, "dark"), pytest.param(1280, "light", marks=pytest.mark.slow)])
 def test_the_page_answers_and_every_plot_draws(browser: Any, served: Served, width: int, colours: str) -> None:
     with opened(browser, served, TINY | {"model_size": "1e6"}, width=width, colours=colours) as page:
         answered(page)

@@ -241,7 +241,7 @@ def checkpoint(adapter, tmp_path):
 
 
 @pytest.mark.parametrize("drawn", [False, True], ids=["", "a batch is drawn"])
-@pytest.mark.parametrize("steps", [0, 1, 5])
+@pytest.mark.parametrize("steps", [5, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (0, 1))])
 def test_a_resumed_run_continues_bit_by_bit(adapter, tmp_path, steps, drawn):
     straight = train(adapter, trainer_of(adapter, optimizer="adam", seed=7))
     first = trainer_of(adapter, optimizer="adam", seed=7)

@@ -9,6 +9,7 @@ import pytest
 
 import minsep
 from minsep.training.snippet import training_lines
+from tests.cli import command_line
 from tests.training.adapters import ADAPTERS
 
 EXAMPLES, ITERATIONS = 40, 8
@@ -170,21 +171,10 @@ def test_the_lines_for_users_run_as_printed(of_users, tmp_path):
     assert (tmp_path / "model.pt").exists()
 
 
-def test_the_lines_of_the_command_line_run_as_printed(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "minsep",
-        "calibrate",
-        "--examples",
-        "60",
-        "--batch-size",
-        "6",
-        "--iterations",
-        "8",
-    ]
-    command += ["--scheme", "poisson", "--epsilon", "4", "--delta", "0.01", "--output", "poisson.json"]
-    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+def test_the_lines_of_the_command_line_run_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    task = ["--examples", 60, "--batch-size", 6, "--iterations", 8, "--scheme", "poisson"]
+    printed = command_line.run("calibrate", *task, "--epsilon", 1, "--delta", 0.01, "--output", "poisson.json").stdout
     lines = printed[printed.index("import torch") :]
     assert '"poisson.json"' in lines
     found = run(lines, tmp_path)

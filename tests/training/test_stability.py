@@ -43,8 +43,15 @@ def trained(strategy, ratio, gradients=0.0):
     return optimizer.state[next(model.parameters())]["exp_avg_sq"].numpy().ravel()
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("gradients", [0.0, 0.1])
+@pytest.mark.parametrize(
+    ("strategy", "gradients"),
+    [
+        ("correlated", 0.0),
+        ("independent", 0.1),
+        pytest.param("correlated", 0.1, marks=pytest.mark.slow),
+        pytest.param("independent", 0.0, marks=pytest.mark.slow),
+    ],
+)
 def test_second_moments_explode_above_the_condition_and_not_below(strategy, gradients):
     below = trained(strategy, 0.8, gradients)
     above = trained(strategy, 2.5, gradients)

@@ -16,7 +16,7 @@ STEPS = 2**20
 def on_grid(coefficients: FloatArray) -> FloatArray:
     """Return coefficients relative to the first one, rounded to multiples of 2^-20.
 
-    >>> on_grid(np.array([3.0, 1.0]))[1] == 349525 / 2**20
-    True
+    >>> (STEPS * on_grid(np.array([3.0, 1.0]))).tolist()
+    [1048576.0, 349525.0]
     """
     return np.asarray(np.rint(coefficients / coefficients[0] * STEPS) / STEPS)

@@ -78,7 +78,7 @@ SMALL = [
     (minsep.MinSep(rate=0.3, min_sep=2, start="cold"), 2),
     (minsep.BallsInBins(epoch=2), 2),
     (minsep.MinSep(rate=0.4, min_sep=1), 1),
-    (minsep.Poisson(rate=0.4), 1),
+    pytest.param(minsep.Poisson(rate=0.4), 1, marks=pytest.mark.slow),  # the same law
     (minsep.CyclicPoisson(rate=0.3, cycle=2), 2),
 ]
 

@@ -254,7 +254,7 @@ def test_a_wide_curve_agrees_with_single_estimates():
 
 @pytest.mark.parametrize("name", ["threads", "one thread", "pool", "processes"])
 def test_results_do_not_depend_on_who_works(name):
-    mech = mechanism(uneven(3000, 3), minsep.MinSep(rate=0.01, min_sep=5), 0.9)
+    mech = mechanism(uneven(1000, 3), minsep.MinSep(rate=0.01, min_sep=5), 0.9)
     expected = minsep.estimate_delta(mech, 1.0, samples=1001, seed=2, compute=minsep.Compute(workers=1))
     match name:
         case "threads":
@@ -597,7 +597,7 @@ def test_a_composition_is_resolved_where_its_parts_are():
 
 @pytest.mark.parametrize(("rate", "sigma", "epsilon"), [(1e-17, 1.0, 1.0), (0.02, 1e17, 1.0), (0.02, 1.0, 100.0)])
 def test_losses_that_are_all_alike_are_not_resolved(rate, sigma, epsilon):
-    mech = mechanism(minsep.BandedToeplitz.optimal(iterations=100, bands=4), minsep.MinSep(rate, 10), sigma)
+    mech = mechanism(minsep.BandedToeplitz.optimal(iterations=20, bands=4), minsep.MinSep(rate, 10), sigma)
     found = minsep.estimate_delta(mech, epsilon, samples=2_000)
     assert not found.resolved
     assert 0 < found.bound < 1e-12

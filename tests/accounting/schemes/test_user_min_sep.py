@@ -84,8 +84,14 @@ def test_soundness(user_bound, direction, tests):
     assert generous.prove(mech, direction, 0).passed
 
 
-@pytest.mark.parametrize("start", ["warm", "cold"])
-@pytest.mark.parametrize("user_bound", [2, 3, 4])
+@pytest.mark.parametrize(
+    ("user_bound", "start"),
+    [
+        (2, "warm"),
+        (3, "cold"),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in [(2, "cold"), (3, "warm"), (4, "warm"), (4, "cold")]),
+    ],
+)
 def test_estimates_agree_with_the_integral(user_bound, start):
     strategy = minsep.BandedToeplitz.from_coefficients([1.0, 0.6], iterations=2)
     scheme = minsep.UserMinSep(0.2, 2, user_bound, start)

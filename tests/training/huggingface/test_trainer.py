@@ -94,6 +94,7 @@ def test_a_resumed_run_is_bit_identical(tmp_path):
     assert stat.S_IMODE(secret.stat().st_mode) == 0o600
 
 
+@pytest.mark.slow  # a worker imports all of transformers; the loader with workers is that of test_loader.py
 def test_workers_do_not_change_the_result(tmp_path):
     spawned = {"dataloader_num_workers": 1, "dataloader_multiprocessing_context": "spawn"}
     found = []

@@ -77,19 +77,25 @@ def test_an_item_does_not_depend_on_who_else_is_in_the_batch(source):
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on a machine of one core
-def test_a_run_is_the_same_with_any_number_of_workers_and_when_resumed(tmp_path):
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (TWO_WORKERS, {}),
+        pytest.param({}, ONE_WORKER, marks=pytest.mark.slow),
+        pytest.param(ONE_WORKER, TWO_WORKERS, marks=pytest.mark.slow),
+    ],
+    ids=repr,
+)
+def test_a_run_is_the_same_with_any_number_of_workers_and_when_resumed(before, after, tmp_path):
     dataset = Augmented("all")
     straight = weights_of(run(trainer_of(dropout=0.5), dataset).model)
-    for before, after in (({}, ONE_WORKER), (TWO_WORKERS, {}), (ONE_WORKER, TWO_WORKERS)):
-        first = run(trainer_of(dropout=0.5), dataset, until=5, **before)
-        first.save(tmp_path / "run.checkpoint")
-        torch.manual_seed(len(before))
-        np.random.seed(3)  # noqa: NPY002
-        random.seed(4)
-        resumed = PrivateTraining.resume(
-            tmp_path / "run.checkpoint", *arguments(dropout=0.5), mechanism_of(), **options()
-        )
-        assert_array_equal(weights_of(run(resumed, dataset, **after).model), straight)
+    first = run(trainer_of(dropout=0.5), dataset, until=5, **before)
+    first.save(tmp_path / "run.checkpoint")
+    torch.manual_seed(len(before))
+    np.random.seed(3)  # noqa: NPY002
+    random.seed(4)
+    resumed = PrivateTraining.resume(tmp_path / "run.checkpoint", *arguments(dropout=0.5), mechanism_of(), **options())
+    assert_array_equal(weights_of(run(resumed, dataset, **after).model), straight)
 
 
 @pytest.mark.parametrize("source", ["torch", "numpy", "python"])
