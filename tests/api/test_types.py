@@ -1,5 +1,8 @@
 import subprocess
 import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
 
 PROGRAM = """
 from typing import reveal_type
@@ -29,7 +32,9 @@ minsep.plan(60_000, 512, 2000, 4.0, 1e-5, worker=3)
 def test_a_caller_sees_types(tmp_path):
     """Two mistakes of a user are found, and nothing else."""
     (tmp_path / "caller.py").write_text(PROGRAM)
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "caller.py"]
+    # With the settings and the cache of `make check`, which has just looked at all that the program imports.
+    options = ["--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(ROOT / ".mypy_cache")]
+    command = [sys.executable, "-m", "mypy", "--strict", *options, "caller.py"]
     found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path).stdout
     assert found.count("error:") == 2, found
     assert 'Argument "epsilon" to "certify" has incompatible type "str"' in found

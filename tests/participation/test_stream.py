@@ -76,7 +76,7 @@ def test_participation_vectors_follow_the_enumerated_law(scheme, iterations):
 @pytest.mark.parametrize("scheme", SCHEMES, ids=repr)
 def test_examples_are_independent_of_each_other(scheme):
     """Two neighbours over many short runs: the joint law is the product, and runs of other seeds are fresh."""
-    total, iterations = 3000, 3
+    total, iterations = 1500, 3
     law = participation_law(scheme, iterations)
     joint = {one + two: p * q for one, p in law.items() for two, q in law.items()}
     counts = Counter()

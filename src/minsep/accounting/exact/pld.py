@@ -13,10 +13,11 @@ from typing import Any
 import numba
 import numpy as np
 from dp_accounting import DpEvent, NeighboringRelation
-from dp_accounting.pld import PLDAccountant, common, pld_pmf
+from dp_accounting.pld import PLDAccountant, pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
 from numpy.typing import ArrayLike
+from scipy import fft
 from scipy.special import log_ndtr, logsumexp, ndtr
 from scipy.stats import binom
 
@@ -36,6 +37,7 @@ _MOST_LOSSES = 50_000_000  # in a table; its transform takes about forty bytes e
 _BYTES_A_LOSS = 40
 _FEW_POINTS, _MOST_STEPS, _FLAT, _PRECISION = 2049, 80, 1e-250, 1e-13
 _TAIL = 1e-15  # mass that is counted as an infinite loss
+_ORDERS = 20  # of moments, on either side, that bound a sum
 _FURTHEST = 10.5  # standard deviations, beyond which dp_accounting does not look
 
 
@@ -321,16 +323,51 @@ def _spacing(sigma: float, shift: float, spacing: float, most: int = _MOST_LOSSE
 
 def _composed(one: pld.PrivacyLossDistribution, count: int) -> pld.PrivacyLossDistribution:
     """Return the composition of a loss with itself, refused if it would take too much memory."""
-    for pmf in (one._pmf_remove, one._pmf_add):
-        size = pmf.size
-        if size * count > _MOST_LOSSES:
-            probabilities = np.asarray(pmf.to_dense_pmf()._probs)
-            low, high = common.compute_self_convolve_bounds(probabilities, count, _TAIL)
-            size = high - low + 1
-        if size > _MOST_LOSSES:
-            raise ValueError(
-                f"Exact accounting of {count:,} compositions takes {size * _BYTES_A_LOSS / 2**30:,.0f} GiB, but the "
-                f"limit is {_MOST_LOSSES * _BYTES_A_LOSS / 2**30:.0f} GiB: use a larger noise multiplier or fewer "
-                "iterations."
-            )
-    return one.self_compose(count, _TAIL)
+    return pld.PrivacyLossDistribution(_self_composed(one._pmf_remove, count), _self_composed(one._pmf_add, count))
+
+
+def _self_composed(pmf: Any, count: int) -> Any:
+    """Return the sum of `count` independent losses, as dp_accounting computes it, in less time.
+
+    What lies outside of the bounds by Chernoff's inequality has a probability of at most the tail, which is counted as
+    an infinite loss.
+    """
+    dense = pmf.to_dense_pmf()
+    probabilities = np.asarray(dense._probs, dtype=np.float64)
+    low, high = _bounds_of_sum(probabilities, count)
+    size = high - low + 1
+    if size > _MOST_LOSSES:
+        raise ValueError(
+            f"Exact accounting of {count:,} compositions takes {size * _BYTES_A_LOSS / 2**30:,.0f} GiB, but the "
+            f"limit is {_MOST_LOSSES * _BYTES_A_LOSS / 2**30:.0f} GiB: use a larger noise multiplier or fewer "
+            "iterations."
+        )
+    length = fft.next_fast_len(max(size, probabilities.size))
+    # Complex transforms, whose rounding docs/accounting.md measures.
+    wrapped = fft.ifft(fft.fft(probabilities, length) ** count).real
+    infinite = _TAIL - math.expm1(count * math.log1p(-dense._infinity_mass))
+    first = dense._lower_loss * count + low
+    return pld_pmf.DensePLDPmf(dense._discretization, first, np.roll(wrapped, -low)[:size], infinite, True)
+
+
+def _bounds_of_sum(probabilities: FloatArray, count: int) -> tuple[int, int]:
+    """Return between which places a sum of `count` draws lies, up to the tail; at worst all of them."""
+    low, high = 0, (probabilities.size - 1) * count
+    for order in np.concatenate([np.arange(-_ORDERS, 0), np.arange(1, _ORDERS + 1)]) / probabilities.size:
+        # At these orders no exponential overflows. Values slightly below 0 are rounding.
+        moment = _moment(np.maximum(probabilities, 0.0), math.exp(order))
+        bound = (count * math.log(moment) + math.log(2 / _TAIL)) / order
+        if order > 0:
+            high = min(high, math.ceil(bound))
+        else:
+            low = max(low, math.floor(bound))
+    return low, high
+
+
+@numba.njit(cache=True)
+def _moment(probabilities, factor):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Return sum_k factor^k p_k."""
+    total = 0.0
+    for k in range(probabilities.size - 1, -1, -1):
+        total = total * factor + probabilities[k]
+    return total
