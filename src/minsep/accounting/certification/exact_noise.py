@@ -12,6 +12,7 @@ from minsep.identity import to_digits
 from minsep.mechanism import NOISE_DIGITS, Design, Mechanism
 
 _LEAST, _MOST = 1e-3, 1e6
+_LEAST_TOLERANCE = 2e-5  # neighbours of six digits are up to 1e-5 apart
 _FINE, _COARSE = 1e-4, 1e-3  # spacing of privacy losses
 
 
@@ -20,14 +21,15 @@ def exact_mechanism(
 ) -> Mechanism:
     """Return the mechanism with the least noise multiplier that the exact curve of its design allows.
 
-    The noise multiplier has six significant digits and is within a relative `tolerance` above the least; `finest` is
-    the finest spacing of losses, and `guess` the first noise multiplier to try.
+    The noise multiplier has six significant digits, and is within a relative `tolerance` of at least 2e-5 above the
+    least. `finest` is the finest spacing of losses, and `guess` the first noise multiplier to try.
 
     >>> import minsep
     >>> design = minsep.Design(minsep.BandedToeplitz.identity(iterations=25), minsep.Unamplified(1, 25))
     >>> round(exact_mechanism(design, epsilon=1.0, delta=0.7876).noise_multiplier, 3)
     1.667
     """
+    tolerance = max(tolerance, _LEAST_TOLERANCE)
     wider = spacing_for(epsilon) / _FINE
 
     def delta_at(sigma: float, spacing: float = _FINE) -> float:

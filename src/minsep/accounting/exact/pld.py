@@ -353,10 +353,10 @@ def _self_composed(pmf: Any, count: int) -> Any:
 def _bounds_of_sum(probabilities: FloatArray, count: int) -> tuple[int, int]:
     """Return between which places a sum of `count` draws lies, up to the tail; at worst all of them."""
     low, high = 0, (probabilities.size - 1) * count
+    masses = np.maximum(probabilities, 0.0)  # values slightly below 0 are rounding
     for order in np.concatenate([np.arange(-_ORDERS, 0), np.arange(1, _ORDERS + 1)]) / probabilities.size:
-        # At these orders no exponential overflows. Values slightly below 0 are rounding.
-        moment = _moment(np.maximum(probabilities, 0.0), math.exp(order))
-        bound = (count * math.log(moment) + math.log(2 / _TAIL)) / order
+        # At these orders no exponential overflows.
+        bound = (count * math.log(_moment(masses, math.exp(order))) + math.log(2 / _TAIL)) / order
         if order > 0:
             high = min(high, math.ceil(bound))
         else:
@@ -365,9 +365,9 @@ def _bounds_of_sum(probabilities: FloatArray, count: int) -> tuple[int, int]:
 
 
 @numba.njit(cache=True)
-def _moment(probabilities, factor):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _moment(masses, factor):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Return sum_k factor^k p_k."""
     total = 0.0
-    for k in range(probabilities.size - 1, -1, -1):
-        total = total * factor + probabilities[k]
+    for k in range(masses.size - 1, -1, -1):
+        total = total * factor + masses[k]
     return total
