@@ -189,7 +189,9 @@ def engine(name):
 
 
 @pytest.mark.filterwarnings("ignore")  # of other packages
-@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "executorlib" else []) for name in ENGINES]
+)
 def test_any_executor_gives_the_same_certificate(name):
     expected = certificate(Compute(workers=1))
     assert expected.samples > 20_000

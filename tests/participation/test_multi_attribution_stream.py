@@ -40,8 +40,8 @@ def stationary_law(lists, prob, min_sep, block, iterations, burn_in):
 @pytest.mark.parametrize(
     ("lists", "min_sep", "iterations", "burn_in"),
     [
-        ([[0], [0, 1], [1]], 2, 4, 0),
-        ([[0], [0, 1], [1]], 3, 3, 2),
+        pytest.param([[0], [0, 1], [1]], 2, 4, 0, marks=pytest.mark.slow),
+        pytest.param([[0], [0, 1], [1]], 3, 3, 2, marks=pytest.mark.slow),
         ([[0], [0, 1], [1, 2], [2]], 2, 3, 1),
         ([[0, 1, 2], [0], [1], [3]], 3, 4, 0),
     ],

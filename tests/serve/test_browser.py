@@ -340,7 +340,7 @@ def test_the_attackers_curve_is_the_bound(browser: Any, served: Served) -> None:
         answered(page)
 
 
-@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("colours", ["dark", pytest.param("light", marks=pytest.mark.slow)])
 def test_axe_finds_nothing(browser: Any, served: Served, colours: str) -> None:
     if importlib.util.find_spec("axe_playwright_python") is None:
         pytest.skip("axe-core is not installed: pip install axe-playwright-python.")

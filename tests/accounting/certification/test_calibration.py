@@ -21,8 +21,8 @@ def refusing(certify_by):
     "scheme",
     [
         minsep.MinSep(0.02, 10),
-        minsep.MinSep(0.02, 10, "cold"),
-        minsep.BallsInBins(50),
+        pytest.param(minsep.MinSep(0.02, 10, "cold"), marks=pytest.mark.slow),
+        pytest.param(minsep.BallsInBins(50), marks=pytest.mark.slow),
         minsep.RandomAllocation(40),
         minsep.Poisson(0.02),
     ],

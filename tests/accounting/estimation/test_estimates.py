@@ -33,7 +33,7 @@ def uneven(n, bands):
     return minsep.BandedToeplitz.from_coefficients([1.0, 0.7, 0.9, 0.2, 0.5][:bands], iterations=n)
 
 
-@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("n", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize(
     "scheme",
     [

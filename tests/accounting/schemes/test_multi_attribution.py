@@ -1,6 +1,7 @@
 """What a user's participation gives away, by enumeration of every coin, against what is accounted for."""
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -14,7 +15,11 @@ from tests.oracles.divergence import group_law, log_ratio
 from tests.oracles.quadrature import delta as integrated
 
 EPSILONS = np.array([0.0, 0.3, 1.0, 2.5])
-GRAPHS = small_graphs(4, 4)
+
+
+@cache
+def graphs():
+    return small_graphs(4, 4)
 
 
 def toeplitz(n, below=0.7):
@@ -26,7 +31,7 @@ def largest_excess(block, n, min_sep, prob, sigma, matrix, points, burn_in=0):
     grid, cell = grid_of(n, -5 * sigma, 4 * matrix.sum(axis=1).max() + 5 * sigma, points)
     accounted = {k: deltas(group_law(prob, min_sep, k, n), matrix, sigma, EPSILONS, grid, cell) for k in (1, 2, 3, 4)}
     excesses = []
-    for adjacent, mine in GRAPHS:
+    for adjacent, mine in graphs():
         law = user_law(adjacent, mine, prob, min_sep, block, n + burn_in)
         late = {}
         for x, weight in law.items():
@@ -38,9 +43,9 @@ def largest_excess(block, n, min_sep, prob, sigma, matrix, points, burn_in=0):
 
 def test_all_small_graphs_are_there():
     """Up to order there are 1, 3, 10 and 38 ways for one user in 1 to 4 examples: counted by hand for the first two."""
-    sizes = [adjacent.shape[0] for adjacent, _ in GRAPHS]
+    sizes = [adjacent.shape[0] for adjacent, _ in graphs()]
     assert [sizes.count(size) for size in (1, 2, 3, 4)] == [1, 3, 10, 38]
-    assert all(adjacent[np.ix_(mine, mine)].all() for adjacent, mine in GRAPHS)
+    assert all(adjacent[np.ix_(mine, mine)].all() for adjacent, mine in graphs())
 
 
 @pytest.mark.parametrize(("min_sep", "prob", "sigma"), [(2, 0.3, 0.8), (3, 0.6, 1.5)])

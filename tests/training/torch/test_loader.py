@@ -51,7 +51,9 @@ def unamplified_training(**options):
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on a machine of one core
-@pytest.mark.parametrize("workers", [{}, TWO_WORKERS], ids=["none", "two"])
+@pytest.mark.parametrize(
+    "workers", [pytest.param({}, id="none"), pytest.param(TWO_WORKERS, id="two", marks=pytest.mark.slow)]
+)
 def test_a_loader_that_was_left_goes_on_after_the_last_step(workers):
     expected = [indices.tolist() for indices in unamplified_training().mechanism.batches(EXAMPLES, seed=3)]
     trainer, found = unamplified_training(), []
