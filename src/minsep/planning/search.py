@@ -39,6 +39,7 @@ _EXACT_TOLERANCE = 0.002
 _SPACING, _LEAST_SPACING, _MOST_SPACING = 0.04, 1e-4, 4e-3  # of losses; the first in typical losses of a step
 _PAPERS_STEP = 1.01
 _LONGEST_SAMPLED = 50_000
+_GUESSED_DIGITS = 2  # of where to look first, so that searches begin at the same place everywhere
 
 
 class Search:
@@ -251,7 +252,7 @@ def _nearest(known: dict[tuple[bool, int], float], apart: bool, bands: int) -> f
     """Return the noise of what is most like a candidate: an epoch apart or not, and about as many bands."""
     alike = {size: sigma for (also_apart, size), sigma in known.items() if also_apart == apart}
     others = alike or {size: sigma for (_, size), sigma in known.items()}
-    return others[min(others, key=lambda size: abs(size - bands))] if others else 1.0
+    return to_digits(others[min(others, key=lambda size: abs(size - bands))], _GUESSED_DIGITS) if others else 1.0
 
 
 def _same_design(one: Candidate, other: Candidate) -> bool:

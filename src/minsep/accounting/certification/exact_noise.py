@@ -6,7 +6,7 @@ from functools import partial
 
 from minsep.accounting.directions import DIRECTIONS
 from minsep.accounting.estimation import ESTIMATED_DIGITS, noise_at_target
-from minsep.accounting.exact import spacing_for
+from minsep.accounting.exact import ExactCurve, spacing_for
 from minsep.accounting.schemes import exact_curve, unsupported
 from minsep.identity import to_digits
 from minsep.mechanism import NOISE_DIGITS, Design, Mechanism
@@ -14,6 +14,7 @@ from minsep.mechanism import NOISE_DIGITS, Design, Mechanism
 _LEAST, _MOST = 1e-3, 1e6
 _LEAST_TOLERANCE = 2e-5  # neighbours of six digits are up to 1e-5 apart
 _FINE, _COARSE = 1e-4, 1e-3  # spacing of privacy losses
+_CLEAR = 1e3  # times the rounding of a curve
 
 
 def exact_mechanism(
@@ -32,30 +33,40 @@ def exact_mechanism(
     tolerance = max(tolerance, _LEAST_TOLERANCE)
     wider = spacing_for(epsilon) / _FINE
 
-    def delta_at(sigma: float, spacing: float = _FINE) -> float:
+    def curve_at(sigma: float, spacing: float = _FINE) -> ExactCurve:
         mechanism = design.with_noise(sigma)
         curve = exact_curve(mechanism, wider * max(spacing, finest))
         if curve is None:
             raise unsupported(mechanism, "exact")
         if not curve.carries(delta):
             raise curve.refusal(delta)
+        return curve
+
+    def delta_of(curve: ExactCurve) -> float:
         return max(float(curve.delta(epsilon, direction)) for direction in DIRECTIONS)
 
     def log_excess(sigma: float, spacing: float = _FINE) -> float:
-        return math.log(max(delta_at(sigma, spacing), 1e-300) / delta)
+        curve = curve_at(sigma, spacing)
+        found = delta_of(curve)
+        # Far below the target a delta may be mostly rounding, by which a search should not go.
+        clear = found >= min(_CLEAR * curve.rounding, 0.1 * delta)
+        return math.log(found / delta) if clear and found > 0 else -math.inf
+
+    def enough(sigma: float) -> bool:
+        return delta_of(curve_at(sigma)) <= delta
 
     near = noise_at_target(partial(log_excess, spacing=_COARSE), guess, max(tolerance, 0.05))
     guess = near if finest >= _COARSE else noise_at_target(log_excess, near, tolerance)
     # From here on only numbers of few digits are compared, so that every processor finds the same one.
     guess = to_digits(guess, ESTIMATED_DIGITS)
-    low, high = _bracket(lambda sigma: delta_at(sigma) <= delta, guess, 1 + tolerance / 4)
+    low, high = _bracket(enough, guess, 1 + tolerance / 4)
     if high is None:
         raise ValueError(
             f"epsilon is {epsilon:g} at delta {delta:g}, but no noise multiplier up to {_MOST:g} is known to give it."
         )
     while high > low * (1 + tolerance):
         middle = to_digits(math.sqrt(low * high), NOISE_DIGITS)
-        low, high = (low, middle) if delta_at(middle) <= delta else (middle, high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
     return design.with_noise(high)
 
 
