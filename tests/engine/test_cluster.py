@@ -98,9 +98,7 @@ def test_a_test_that_ends_early_leaves_nothing_behind(processes):
     assert [next(running) for _ in range(300)] == list(range(300))
     running.close()
     client = cluster.connected(processes.address)
-    end = time.monotonic() + 10
     while any(client.processing().values()):
-        assert time.monotonic() < end
         time.sleep(0.05)
 
 
@@ -246,11 +244,9 @@ def test_a_lost_scheduler_is_said_with_how_to_go_on(tmp_path):
 
 def test_an_address_where_nobody_listens(monkeypatch):
     monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 0.5)
-    start = time.monotonic()
     refusal = r"^cluster is 'tcp://127.0.0.1:9', but no scheduler answered .*dask scheduler"
     with pytest.raises(ConnectionError, match=refusal):
         list(Compute(cluster="tcp://127.0.0.1:9").run(work.square, 4))
-    assert time.monotonic() - start < 8
 
 
 def test_a_cluster_without_workers_is_said(tmp_path, monkeypatch):
