@@ -64,13 +64,28 @@ def test_without_a_grid_every_error_would_show(monkeypatch):
     assert sum(exact != found for exact, found in identities(10, 0)) >= 5
 
 
-@pytest.mark.parametrize(("n", "bands", "most"), [(2000, 64, 1e-11), (7200, 256, 3e-11)])
+@pytest.mark.parametrize(
+    ("n", "bands", "most"),
+    [(2000, 64, 1e-11), (7200, 256, 3e-11), pytest.param(20_000, 1024, 1e-10, marks=pytest.mark.slow)],
+)
 def test_the_grid_costs_next_to_nothing(n, bands, most):
     exact = minsep.BandedToeplitz(optimum.banded_toeplitz(n, bands), n).mean_squared_error
     best = minsep.BandedToeplitz.optimal(iterations=n, bands=bands)
     assert best.mean_squared_error <= (1 + most) * exact
     steps = best.coefficients / best.coefficients[0] * grid.STEPS
     assert np.abs(steps - np.rint(steps)).max() < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("n", "bands", "most"), [(2000, 16, 2e-10), pytest.param(7200, 256, 2e-8, marks=pytest.mark.slow)]
+)
+def test_the_grid_costs_little_for_a_banded_inverse(n, bands, most):
+    def cost(strategy):
+        return strategy.mean_squared_error * strategy.sensitivity(n, 1) ** 2
+
+    exact = minsep.BandedInverseToeplitz(optimum.banded_inverse(n, bands, n, 1), n)
+    best = minsep.BandedInverseToeplitz.optimal(iterations=n, bands=bands)
+    assert cost(best) <= (1 + most) * cost(exact)
 
 
 def test_the_norm_is_computed_without_rounding_errors():

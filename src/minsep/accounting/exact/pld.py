@@ -356,18 +356,9 @@ def _bounds_of_sum(probabilities: FloatArray, count: int) -> tuple[int, int]:
     masses = np.maximum(probabilities, 0.0)  # values slightly below 0 are rounding
     for order in np.concatenate([np.arange(-_ORDERS, 0), np.arange(1, _ORDERS + 1)]) / probabilities.size:
         # At these orders no exponential overflows.
-        bound = (count * math.log(_moment(masses, math.exp(order))) + math.log(2 / _TAIL)) / order
+        bound = (count * math.log(_discounted_tails(masses, math.exp(order))[0]) + math.log(2 / _TAIL)) / order
         if order > 0:
             high = min(high, math.ceil(bound))
         else:
             low = max(low, math.floor(bound))
     return low, high
-
-
-@numba.njit(cache=True)
-def _moment(masses, factor):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Return sum_k factor^k p_k."""
-    total = 0.0
-    for k in range(masses.size - 1, -1, -1):
-        total = total * factor + masses[k]
-    return total
