@@ -27,15 +27,15 @@ def milliseconds(add_next: Callable[[], None], rows: int) -> float:
 def compared(strategy: Strategy, rows: int) -> Iterator[Comparison]:
     mechanism = minsep.Mechanism(strategy, minsep.Poisson(rate=0.01), noise_multiplier=1.0)
     host = mechanism.noise(VALUES)
-    device = DeviceNoiseStream(mechanism, VALUES, np.dtype(np.float32), DEVICE, mechanism.noise_key())
-    array = np.zeros(VALUES, dtype=np.float32)
+    device = DeviceNoiseStream(mechanism, VALUES, DEVICE, mechanism.noise_key())
+    array = np.zeros(VALUES)
     vector = torch.zeros(VALUES, dtype=torch.float64, device=DEVICE)
     # The first block is special: the rows of a banded inverse have fewer terms there.
     times = {
-        stream: [milliseconds(lambda: stream.add_next_to(total, 1.0), rows) for _ in range(2)][1]  # noqa: B023
+        stream: [milliseconds(lambda: stream.release_next(total, 1.0), rows) for _ in range(2)][1]  # noqa: B023
         for stream, total in ((host, array), (device, vector))
     }
-    yield Comparison(f"{strategy}: a row on {DEVICE}, beside the host (ms)", times[device], times[host])
+    yield Comparison(f"{strategy}: a release on {DEVICE}, beside the host (ms)", times[device], times[host])
     yield Comparison(f"  rows kept on {DEVICE}", device.kept_rows)
 
 
@@ -47,4 +47,4 @@ if __name__ == "__main__":
         minsep.BandedInverseToeplitz.square_root(iterations=ITERATIONS, bands=17),
     ]
     comparisons = [row for strategy in strategies for row in compared(strategy, rows=16)]
-    print_comparisons(f"Noise of {VALUES:,} float32", comparisons)
+    print_comparisons(f"Releases of {VALUES:,} values", comparisons)

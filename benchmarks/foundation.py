@@ -6,12 +6,13 @@ Peers: jax-privacy 2.0.0 for strategies and batches, the row-by-row recursion in
 import resource
 import time
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import islice, product
 
 import numpy as np
 
 import minsep
 from benchmarks.report import Comparison, peak_memory, print_comparisons
+from benchmarks.rows import in_a_process
 
 EXAMPLES, BATCH, ITERATIONS, BANDS = 14_745_600, 1793, 7200, 256
 VALUES, NOISE_BANDS = 1_000_000, 64
@@ -84,29 +85,33 @@ def row_by_row(coefficients: np.ndarray, draw: Callable[[], np.ndarray]) -> Iter
 def noise() -> Iterator[Comparison]:
     strategy = minsep.BandedToeplitz.optimal(iterations=2000, bands=NOISE_BANDS)
     mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=1 / 300, min_sep=NOISE_BANDS), noise_multiplier=1.0)
-    block = NOISE_BANDS
 
     def time_rows(rows: Iterator[np.ndarray]) -> float:
-        for _ in islice(rows, block):
+        for _ in islice(rows, NOISE_BANDS):
             pass
         start = time.perf_counter()
-        for _ in islice(rows, 2 * block):
+        for _ in islice(rows, 2 * NOISE_BANDS):
             pass
-        return (time.perf_counter() - start) / (2 * block)
+        return (time.perf_counter() - start) / (2 * NOISE_BANDS)
 
     generator = np.random.default_rng()
     coefficients = strategy.coefficients.astype(np.float32)
-    constant = generator.standard_normal(VALUES, dtype=np.float32)
-    peer_without = time_rows(row_by_row(coefficients, constant.copy))
-    peer_with = time_rows(row_by_row(coefficients, lambda: generator.standard_normal(VALUES, dtype=np.float32)))
-    ours_with = time_rows(mechanism.noise(VALUES))
-    silent = mechanism.noise(VALUES)
-    silent._add_normals = lambda rows, first, factor: None  # type: ignore[method-assign]
-    ours_without = time_rows(silent)
-    title = f"noise row, {VALUES:,} float32, {NOISE_BANDS} bands"
-    yield Comparison(f"{title}, normals given (ms)", 1e3 * ours_without, 1e3 * peer_without, bar=8)
-    yield Comparison(f"{title}, normals drawn (ms)", 1e3 * ours_with, 1e3 * peer_with, bar=3)
+    peer = time_rows(row_by_row(coefficients, lambda: generator.standard_normal(VALUES, dtype=np.float32)))
+    title = f"noise row, {VALUES:,} values, {NOISE_BANDS} bands (ms), beside one in float32 by NumPy"
+    yield Comparison(title, 1e3 * time_rows(mechanism.noise(VALUES)), 1e3 * peer, bar=3)
+
+
+def releases() -> Iterator[Comparison]:
+    """Rows that are made, smoothed, added and rounded, as far as 20 GiB hold them: a step, the worst, and memory."""
+    for values, bands in product((10**6, 10**7, 10**8), (1, 64, 256)):
+        if 4 * values * bands > 20 * 2**30:
+            continue
+        found = in_a_process(values, bands, {1: 12}.get(bands, 2 * bands + 40))
+        title = f"a release, {values:,} values, {bands} band{'s' if bands > 1 else ''}"
+        yield Comparison(f"{title} (ns a value)", 1e9 * found["mean"] / values)
+        yield Comparison("  the worst step over the mean", found["worst"] / found["mean"], None, bar=3)
+        yield Comparison("  peak memory (GiB)", found["memory"])
 
 
 if __name__ == "__main__":
-    print_comparisons("Foundation", [*strategies(), *batches(), *noise()])
+    print_comparisons("Foundation", [*strategies(), *batches(), *noise(), *releases()])

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from minsep.engine import Compute as Compute
     from minsep.mechanism import Design as Design
     from minsep.mechanism import Mechanism as Mechanism
+    from minsep.noise import release as release
     from minsep.participation import BallsInBins as BallsInBins
     from minsep.participation import CyclicPoisson as CyclicPoisson
     from minsep.participation import MinSep as MinSep
@@ -101,6 +102,7 @@ _PACKAGE_OF = {
     "plan_users": "planning",
     "privacy_curve": "accounting",
     "rankings": "planning",
+    "release": "noise",
     "save_state": "state",
     "statement": "statements",
     "verify": "accounting",

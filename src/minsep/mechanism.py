@@ -171,16 +171,16 @@ class Mechanism(Described):
     def noise(
         self,
         shape: int | tuple[int, ...],
-        dtype: DTypeLike = np.float32,
+        dtype: DTypeLike | None = None,
         seed: int | None = None,
         *,
         columns: tuple[int, int] | None = None,
     ) -> NoiseStream:
         """Return a resumable stream of exactly `iterations` arrays: the rows of C^-1 Z.
 
-        - Rows have the `shape` and the `dtype`, float32 or float64.
-        - The entries of Z have standard deviation `noise_multiplier`. Multiply a row by the clip norm, and nothing
-          else, before adding it to a sum of clipped gradients.
+        - Rows have the `shape` and the `dtype`, float32 or float64. None is the smaller one in which they are exact.
+        - The entries of Z have standard deviation `noise_multiplier`. Add a row to a sum of clipped gradients with
+          `minsep.release`, and in no other way: a plain addition reveals the sum in its lowest bits.
         - `seed` is as for `batches`; one seed gives independent batches and noise.
         - `columns` is (begin, end), a part of each row: processes that share a seed can each hold one part.
 
@@ -194,7 +194,7 @@ class Mechanism(Described):
             self.strategy,
             self.noise_multiplier,
             shape,
-            _dtype(dtype),
+            None if dtype is None else _dtype(dtype),
             self.noise_key(seed),
             columns=columns,
             fingerprint=self.fingerprint,

@@ -14,20 +14,24 @@ from numba.core import types
 from numba.extending import intrinsic
 
 TWO_52 = 2.0**52
+ROUNDER = 1.5 * 2.0**52  # adding it and taking it off rounds numbers below 2**51 to integers, half to even
 LOG_2 = math.log(2.0)
 INTEGER_PART = np.uint64(0x4330000000000000)  # the bits of 2**52: or-ing in a 52-bit integer k gives 2**52 + k
 ONE = np.uint64(0x3FF0000000000000)  # the bits of 1.0
 BITS_52 = np.uint64(52)
 
 _ROOT_HALF = np.uint64(0x3FE6A09E667F3BCD)  # the bits of sqrt(1/2)
+_FROM_ONE = 1.0 - math.sqrt(0.5)
 _FROM_ROOT_HALF = np.uint64(0x3FF0000000000000 - 0x3FE6A09E667F3BCD)
 _MANTISSA = np.uint64(0x000FFFFFFFFFFFFF)
 
 _ATANH = tuple(2.0 / (2 * k + 1) for k in range(9))
+_FINE_ATANH = tuple(2.0 / (2 * k + 1) for k in range(10))
+_SINE = tuple((-1.0) ** k / math.factorial(2 * k + 1) for k in range(9))
+_COSINE = tuple((-1.0) ** k / math.factorial(2 * k) for k in range(10))
 _EXPONENTIAL = tuple(1.0 / math.factorial(k) for k in range(13))
 _LOG_2_HIGH = 0.6931471803691238  # log(2) with its low half cleared, so that multiples of it are exact
 _LOG_2_LOW = 1.9082149292705877e-10
-_ROUNDER = 1.5 * 2.0**52
 _LEAST_EXPONENT = -708.0
 
 
@@ -73,11 +77,36 @@ def log_positive(x):  # type: ignore[no-untyped-def]  # pragma: no cover
 
 
 @numba.njit(inline="always")
+def log_of_side(h, upper):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """log(1 - h) if `upper`, else log(h), for h in (0, 1/2), with a small relative error even where 1 - h nears 1."""
+    x = 1.0 - h if upper else h
+    shifted = bits_of(x) + _FROM_ROOT_HALF
+    mantissa = float_of((shifted & _MANTISSA) + _ROOT_HALF)
+    exponent = float_of((shifted >> BITS_52) | INTEGER_PART) - (TWO_52 + 1023.0)
+    # Where x is its own mantissa, x - 1 is -h before rounding.
+    above = -h if upper and h < _FROM_ONE else mantissa - 1.0
+    s = above / (mantissa + 1.0)
+    return exponent * LOG_2 + s * polynomial(_FINE_ATANH, s * s)
+
+
+@numba.njit(inline="always")
+def sine(x):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Sine of an angle up to pi/4 in size."""
+    return x * polynomial(_SINE, x * x)
+
+
+@numba.njit(inline="always")
+def cosine(x):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Cosine of an angle up to pi/4 in size."""
+    return polynomial(_COSINE, x * x)
+
+
+@numba.njit(inline="always")
 def exp_up_to_709(x):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Exponential, at least 3e-308; NaN stays NaN. Undefined beyond 709."""
     x = _LEAST_EXPONENT if x < _LEAST_EXPONENT else x
-    rounded = x * (1.0 / LOG_2) + _ROUNDER
-    k = rounded - _ROUNDER
+    rounded = x * (1.0 / LOG_2) + ROUNDER
+    k = rounded - ROUNDER
     rest = (x - k * _LOG_2_HIGH) - k * _LOG_2_LOW
     power = float_of((bits_of(rounded) << BITS_52) + ONE)
     return polynomial(_EXPONENTIAL, rest) * power

@@ -76,6 +76,11 @@ def check_envelope(state: State, expected: State) -> None:
     for name, value in expected.items():
         found = state.get(name)
         if isinstance(found, np.ndarray) or found != value:
+            if name == "format":
+                raise ValueError(
+                    "The state was saved by an older version of minsep, whose noise was made in another way: its run "
+                    "cannot be continued. Start a new one."
+                )
             its, ours = validate.in_short(found), validate.in_short(value)
             raise ValueError(
                 f"The state has {name} {its}, but this stream has {ours}: resume with the mechanism, the sizes and the "

@@ -163,9 +163,9 @@ def test_one_canary_a_run_assumes_independent_runs_alone(certificate):
 @pytest.mark.parametrize("canaries", [256, pytest.param(512, marks=pytest.mark.slow)])
 def test_faults_in_the_adapters_are_caught(canaries, short_certificate, monkeypatch):
     options = {"runs": 2, "canaries": canaries}
-    add = NoiseStream.add_next_to
+    release = NoiseStream.release_next
     with monkeypatch.context() as patch:
-        patch.setattr(NoiseStream, "add_next_to", lambda stream, array, scale: add(stream, array, 0.9 * scale))
+        patch.setattr(NoiseStream, "release_next", lambda stream, sums, clip: release(stream, sums, 0.9 * clip))
         assert {"Noise size", "Noise beside canaries"} <= failed(audit(short_certificate, "torch", **options))
     with monkeypatch.context() as patch:
         patch.setattr("minsep.training.torch.clipping.CLIP_MARGIN", -1.0)
@@ -214,10 +214,11 @@ def test_what_is_seen_is_the_columns_of_participations_and_the_noise():
     for step, (batch, row) in enumerate(
         zip(mechanism.batches(10, seed=3), mechanism.noise(5, float, seed=3), strict=True)
     ):
-        expected[:, step] += row
+        sums = np.zeros(5)
         for example in batch:
-            expected[example // 2, step] += present[example // 2]
+            sums[example // 2] += 0.25 * present[example // 2]
             assert observed.taken[example, step]
+        expected[:, step] = minsep.release(sums, row, 0.25) / 0.25
     np.testing.assert_allclose(observed.releases, expected, atol=1e-12)
     np.testing.assert_array_equal(observed.participations, observed.taken[::2].astype(int) + observed.taken[1::2])
     assert observed.changed_steps == 0

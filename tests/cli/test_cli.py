@@ -406,8 +406,10 @@ def test_a_result_is_printed_even_if_it_cannot_be_written(command, tmp_path, mon
 def test_a_fallback_is_announced_first_and_named(monkeypatch):
     certify_by = calibration.certify_by
 
-    def rejecting(*arguments):
-        found = certify_by(*arguments)
+    def rejecting(prover, mechanism, *arguments):
+        found = certify_by(prover, mechanism, *arguments)
+        if not isinstance(mechanism.scheme, minsep.MinSep):
+            return found
         return replace(found, proofs=tuple(Refusal(proof.claim, "no luck") for proof in found.proofs))
 
     monkeypatch.setattr(calibration, "certify_by", rejecting)
@@ -436,8 +438,11 @@ def test_edges_of_a_budget_are_refused_skipped_or_answered():
     assert found["certificate"]["passed"]
     skipped = {one["scheme"] for one in found["table"] if "needs a delta of at least" in one["skipped"]}
     assert skipped == {"poisson", "cyclic-poisson"}
-    large = run("plan", *TASK[:-3], "100", "--delta", "1e-5", *small, "--scheme", "min-sep", "--min-sep", "2")
+    large = run("plan", *TASK[:-3], "25", "--delta", "1e-5", *small, "--scheme", "min-sep", "--min-sep", "2")
     assert large.returncode == 0, large.stderr
+    beyond = run("plan", *TASK[:-3], "100", "--delta", "1e-5", *small, "--scheme", "min-sep", "--min-sep", "2")
+    assert beyond.returncode == 2
+    assert "loses 0.00035 of epsilon and all of delta to rounding: state model_size" in beyond.stderr
     # An epoch of 100,000 batches, of which the run has 60.
     longer = ["--examples", "5e6", "--batch-size", "50", "--iterations", "60"]
     budget = ["--epsilon", "4", "--delta", "1e-5"]

@@ -275,7 +275,7 @@ def test_device_noise_is_not_drawn_in_a_fork():
     options = {"num_examples": 20, "clip_norm": 1.0, "noise": "device"}
     trainer = in_torch.PrivateTraining(*TORCH.arguments(2, "sgd"), MECHANISM, **options)
     vector = trainer._flat.clone()
-    assert "forked from it" in in_a_fork(lambda: trainer._noise.add_next_to(vector, 1.0))
+    assert "forked from it" in in_a_fork(lambda: trainer._noise.release_next(vector, 1.0))
 
 
 def test_an_interrupted_stream_is_restored_where_it_was(monkeypatch):

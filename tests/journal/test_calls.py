@@ -40,6 +40,7 @@ def after(events):
 
 
 CERTIFY = {
+    "model_size": (None, 100),
     "mechanism": (MECHANISM, MECHANISM.with_noise_multiplier(0.91)),
     "epsilon": (2.0, 2.5),
     "delta": (1e-2, 2e-2),
@@ -51,6 +52,7 @@ CERTIFY = {
     "memory": (1 << 30, 1 << 29),
 }
 CALIBRATE = {
+    "model_size": (None, 100),
     "strategy": (STRATEGY, minsep.BandedToeplitz.identity(iterations=20)),
     "scheme": (SCHEME, minsep.MinSep(rate=0.1, min_sep=5)),
     "truncation": (None, minsep.Truncation(500, 1000)),

@@ -63,6 +63,24 @@ def training_from(adapter, certificate, **options):
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.name)
+def test_a_run_that_releases_more_than_the_reserve_covers_is_refused(adapter, certificate):
+    identity = minsep.BandedToeplitz.identity(iterations=ITERATIONS)
+    mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.25), 2.0)
+    small = minsep.certify(mechanism, epsilon=4.0, delta=1e-2, model_size=2)
+    assert small.reserve.values == 2 * ITERATIONS
+    assert small.reserve.epsilon < certificate.reserve.epsilon
+    with pytest.raises(ValueError, match=r"releases 16 values, but this one releases .* certify it with model_size="):
+        training_from(adapter, small)
+    before = json.loads(certificate.to_json()) | {"format": 2}
+    del before["reserve"]
+    before["level"] = before["delta"]
+    old = minsep.Certificate.from_json(json.dumps(before))
+    assert "It includes nothing for rounding" in old.statement
+    with pytest.raises(ValueError, match="a run that releases 0 values"):
+        training_from(adapter, old, verify=False)
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.name)
 def test_a_run_from_a_file_is_that_of_its_mechanism(adapter, certificate, tmp_path):
     certificate.save(tmp_path / "certificate.json")
     mechanism = minsep.Mechanism.from_description(certificate.mechanism)

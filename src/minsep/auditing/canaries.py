@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from minsep import _validation as validate
 from minsep.arrays import BooleanArray, FloatArray, Words
 from minsep.mechanism import Mechanism
+from minsep.noise import release
 from minsep.randomness import Key, KeyedWords
 
 ABOVE_CLIP_NORM = 10.0
@@ -155,11 +156,11 @@ def plain_loop(run: CanaryRun) -> None:
     (20, 10)
     """
     batches = run.mechanism.batches(run.num_examples, seed=run.seed)
-    noise = run.mechanism.noise(run.dimension, np.float64, seed=run.seed)
+    noise = run.mechanism.noise(run.dimension, seed=run.seed)
     for step, (indices, row) in enumerate(zip(batches, noise, strict=True)):
         gradients = run.examples(step, indices[indices >= 0]).astype(np.float64)
         clipped = clip(gradients, run.clip_norm)
-        run.release(step, (clipped.sum(axis=0) + run.clip_norm * row) / run.expected_batch)
+        run.release(step, release(clipped.sum(axis=0), row, run.clip_norm) / run.expected_batch)
 
 
 def clip(gradients: FloatArray, clip_norm: float) -> FloatArray:

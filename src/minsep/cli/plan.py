@@ -64,7 +64,8 @@ def plan(
         ),
     ] = None,
     model_size: Annotated[
-        int | None, counting("Number of model parameters: limits the bands by the memory for noise.")
+        int | None,
+        counting("Number of model parameters: limits the bands, and sizes the reserve for rounding."),
     ] = None,
     momentum: Annotated[float, typer.Option(help="Momentum of SGD.", rich_help_panel=TASK)] = 0.0,
     schedule: Annotated[

@@ -2,7 +2,7 @@
 
 from minsep.engine.chunks import run_chunks
 from minsep.engine.compute import LOCAL, Compute, never
-from minsep.engine.copying import parallel_copy
 from minsep.engine.cores import available_cores
+from minsep.engine.threads import in_threads
 
-__all__ = ["LOCAL", "Compute", "available_cores", "never", "parallel_copy", "run_chunks"]
+__all__ = ["LOCAL", "Compute", "available_cores", "in_threads", "never", "run_chunks"]

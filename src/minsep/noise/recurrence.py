@@ -1,161 +1,103 @@
-"""Rows of C^-1 Z from rows of Z, one block at a time by matrix products.
-
-All arrays are rows by values. BLAS reads them as their transposes, in place.
-"""
+"""How each row of C^-1 Z follows from earlier ones: one product for noise on the host, on a device and in JAX."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg import get_blas_funcs, toeplitz
 
-from minsep.arrays import Rows
-from minsep.strategy import BandedInverseToeplitz, BandedToeplitz, Dense, Strategy, series
+from minsep.arrays import FloatArray
+from minsep.strategy import BandedInverseToeplitz, BandedToeplitz, Dense, Strategy
 
-AddNormals = Callable[[Rows, int, float], None]
-"""Add rows of Z, from the given one on and times a factor, to an array."""
+_NONE = np.zeros(0)
 
-_DENSE_BLOCK = 32
-_BLAS_ROWS = 16
+
+@dataclass(frozen=True)
+class Product:
+    """A row as a product: `of_kept` times the rows before it, plus `of_normals` times rows of Z.
+
+    - `of_kept`: weights of the rows that are kept, the nearest first.
+    - `of_normals`: weights of rows of Z at noise multiplier 1, that of the row itself first.
+    """
+
+    of_kept: FloatArray
+    of_normals: FloatArray
 
 
 class Recurrence(ABC):
-    """Computes blocks of rows in order, and can be restored to any of them from its memory."""
+    """The rows of C^-1 Z, one after another.
 
-    rows: int
-    """Number of rows in a block."""
-    block: Rows
-    """The rows of the last block."""
+    - `window`: how many rows must be kept, at most.
+    - `on_grid`: whether rows are rounded to the grid. Rows that are kept are; those made from Z alone need not be.
+    """
 
-    @abstractmethod
-    def next_block(self, start: int, add_normals: AddNormals) -> None:
-        """Set the block to rows `start, start + 1, ...` of C^-1 Z."""
+    window: int
+    on_grid: bool
 
     @abstractmethod
-    def memory(self) -> Rows:
-        """Return what `restore` needs after the last block, besides the rows of Z."""
+    def product(self, row: int) -> Product:
+        """Return how a row is made, from row 0 on."""
 
-    @abstractmethod
-    def memory_rows(self, start: int) -> int:
-        """Return how many rows the memory has after the block at `start`."""
-
-    @abstractmethod
-    def restore(self, memory: Rows, start: int, add_normals: AddNormals) -> None:
-        """Restore the block at `start`, and continue from it."""
+    def kept(self, position: int) -> range:
+        """Return the numbers of the rows that must be kept before the row at a position is made."""
+        return range(max(0, position - self.window), position)
 
 
-def recurrence_of(strategy: Strategy, size: int, dtype: np.dtype[Any]) -> Recurrence:
-    """Return the way to compute the noise of a strategy."""
+def recurrence_of(strategy: Strategy) -> Recurrence:
+    """Return the recurrence of a strategy.
+
+    >>> recurrence_of(BandedToeplitz.optimal(iterations=100, bands=5)).kept(position=40)
+    range(36, 40)
+    >>> recurrence_of(BandedInverseToeplitz.square_root(iterations=100, bands=5)).kept(position=40)
+    range(40, 40)
+    """
     match strategy:
         case BandedToeplitz():
-            return _Banded(strategy.coefficients, size, dtype)
+            return _Banded(strategy.coefficients)
         case BandedInverseToeplitz():
-            return _BandedInverse(strategy.noise_coefficients, size, dtype)
+            return _BandedInverse(strategy.noise_coefficients)
         case Dense():
-            return _Full(strategy.matrix, size, dtype)
+            return _Full(strategy.matrix)
     raise ValueError(
         f"strategy is {strategy!r}, but noise is supported only for BandedToeplitz, BandedInverseToeplitz and Dense."
     )
 
 
 class _Banded(Recurrence):
-    """Banded Toeplitz C, in one array of `bands - 1` rows (or a few more): the past block becomes the present one.
+    """Banded Toeplitz C: c_0 x_t = z_t - c_1 x_(t-1) - c_2 x_(t-2) - ..."""
 
-    With T the part of C within a block (lower triangular) and U the part that reaches back into the previous block
-    (upper triangular), the present is T^-1 (Z - U past): three passes over the array, in place.
-    """
+    on_grid = True
 
-    def __init__(self, coefficients: NDArray[np.float64], size: int, dtype: np.dtype[Any]) -> None:
-        self.rows = block_rows(coefficients.size)
-        own_inverse, _ = toeplitz_blocks(series.inverse_by_substitution(coefficients, self.rows), self.rows)
-        _, reach_back = toeplitz_blocks(coefficients, self.rows)
-        # The minus sign is in the matrix because BLAS spends an extra pass on a factor other than 1.
-        self._own_inverse, self._reach_back = own_inverse.astype(dtype), -reach_back.astype(dtype)
-        (self._multiply,) = get_blas_funcs(("trmm",), dtype=dtype)
-        self.block = np.zeros((self.rows, size), dtype=dtype)
+    def __init__(self, coefficients: FloatArray) -> None:
+        self.window = coefficients.size - 1
+        self._of_kept = -coefficients[1:] / coefficients[0]
+        self._of_normals = 1.0 / coefficients[:1]
 
-    def next_block(self, start: int, add_normals: AddNormals) -> None:
-        if start > 0:
-            self._multiply(1.0, self._reach_back, self.block.T, side=1, trans_a=1, overwrite_b=1)
-        add_normals(self.block, start, 1.0)
-        self._multiply(1.0, self._own_inverse, self.block.T, side=1, lower=1, trans_a=1, overwrite_b=1)
-
-    def memory(self) -> Rows:
-        return self.block.copy()
-
-    def memory_rows(self, start: int) -> int:
-        return self.rows
-
-    def restore(self, memory: Rows, start: int, add_normals: AddNormals) -> None:
-        self.block[:] = memory
+    def product(self, row: int) -> Product:
+        return Product(self._of_kept[:row], self._of_normals)
 
 
 class _BandedInverse(Recurrence):
-    """Banded Toeplitz C^-1: a moving sum over the rows of Z, which are drawn again, so that none is kept."""
+    """Banded Toeplitz C^-1: a moving sum of rows of Z, which are drawn again, so that none is kept."""
 
-    def __init__(self, noise_coefficients: NDArray[np.float64], size: int, dtype: np.dtype[Any]) -> None:
-        self.rows = 1
-        self._coefficients = noise_coefficients.tolist()
-        self.block = np.zeros((1, size), dtype=dtype)
+    window = 0
+    on_grid = False
 
-    def next_block(self, start: int, add_normals: AddNormals) -> None:
-        self.block.fill(0.0)
-        for lag, coefficient in enumerate(self._coefficients[: start + 1]):
-            add_normals(self.block, start - lag, coefficient)
+    def __init__(self, noise_coefficients: FloatArray) -> None:
+        self._coefficients = noise_coefficients
 
-    def memory(self) -> Rows:
-        return np.empty((0, self.block.shape[1]), dtype=self.block.dtype)
-
-    def memory_rows(self, start: int) -> int:
-        return 0
-
-    def restore(self, memory: Rows, start: int, add_normals: AddNormals) -> None:
-        """Do nothing: every block is computed from Z alone."""
+    def product(self, row: int) -> Product:
+        return Product(_NONE, self._coefficients[: row + 1])
 
 
 class _Full(Recurrence):
-    """Any lower-triangular C: every past row is kept."""
+    """Any lower-triangular C: every row is kept."""
 
-    def __init__(self, matrix: NDArray[np.float64], size: int, dtype: np.dtype[Any]) -> None:
-        self.rows = min(_DENSE_BLOCK, matrix.shape[0])
-        self._matrix = matrix.astype(dtype)
-        (self._solve,) = get_blas_funcs(("trsm",), dtype=dtype)
-        self._past = np.zeros((0, size), dtype=dtype)
-        self.block = np.zeros((0, size), dtype=dtype)
+    on_grid = True
 
-    def next_block(self, start: int, add_normals: AddNormals) -> None:
-        end = min(start + self.rows, len(self._matrix))
-        self.block = -(self._matrix[start:end, :start] @ self._past)
-        add_normals(self.block, start, 1.0)
-        own = self._matrix[start:end, start:end]
-        self._solve(1.0, own, self.block.T, side=1, lower=1, trans_a=1, overwrite_b=1)
-        self._past = np.concatenate([self._past, self.block])
+    def __init__(self, matrix: FloatArray) -> None:
+        self.window = len(matrix) - 1
+        self._matrix = matrix
 
-    def memory(self) -> Rows:
-        return self._past.copy()
-
-    def memory_rows(self, start: int) -> int:
-        return min(start + self.rows, len(self._matrix))
-
-    def restore(self, memory: Rows, start: int, add_normals: AddNormals) -> None:
-        self._past = memory.copy()
-        self.block = self._past[start:].copy()
-
-
-def block_rows(bands: int) -> int:
-    """Return the number of rows of a block: at least `bands - 1`, rounded up to a good size for BLAS if it is near."""
-    least = max(bands - 1, 1)
-    rounded = -(-least // _BLAS_ROWS) * _BLAS_ROWS
-    return rounded if rounded <= 1.125 * least else least
-
-
-def toeplitz_blocks(coefficients: NDArray[np.float64], rows: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the lower-triangular part of C within a block, and the upper-triangular part in the previous block."""
-    padded = np.zeros(2 * rows)
-    padded[: coefficients.size] = coefficients
-    nothing = np.zeros(rows)
-    own = toeplitz(padded[:rows], nothing)
-    reach_back = np.triu(toeplitz(np.concatenate([padded[rows:][:1], nothing[1:]]), padded[rows:0:-1]))
-    return own, reach_back
+    def product(self, row: int) -> Product:
+        own = self._matrix[row, row]
+        return Product(-self._matrix[row, :row][::-1] / own, np.array([1.0 / own]))

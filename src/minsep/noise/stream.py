@@ -1,71 +1,55 @@
-"""A stream of correlated noise: a function of (mechanism, shape, dtype, key), read in order."""
+"""A stream of correlated noise on the host: a function of (mechanism, shape, key), read in order."""
 
-import math
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from minsep import _validation as validate
-from minsep.arrays import Rows
-from minsep.engine import parallel_copy
-from minsep.noise.recurrence import Recurrence, recurrence_of
-from minsep.noise.stability import check_stable
-from minsep.randomness import Key, NormalRows
-from minsep.state import Guard, State, Uncopyable, check_envelope, envelope
+from minsep.arrays import FloatArray
+from minsep.noise.grid import refuse_sum
+from minsep.noise.keyed import KeyedStream, checked_shape, size_of
+from minsep.noise.rows import NoiseRow, noise_row
+from minsep.noise.window import RowWindow
+from minsep.randomness import Key
 from minsep.strategy import Strategy
 
 _DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
-class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
-    """The noise of a mechanism: exactly `iterations` arrays, the rows of C^-1 Z.
+class NoiseStream(KeyedStream, Iterator[NoiseRow]):
+    """The noise of a mechanism: exactly `iterations` rows of C^-1 Z, to be released by `minsep.release`.
 
     - The entries of Z are independent normals with the mechanism's noise multiplier as their standard deviation, made
-      in float64 by a cryptographic generator and rounded once to `dtype`.
-    - Memory is about `bands - 1` rows for a banded strategy, and as many again if rows are handed out. It is one row if
-      the inverse is banded, whose rows of Z are drawn again for every row.
-    - The caller owns each row, and may keep or overwrite it.
-    - The same key gives the same Z, whatever the number of threads.
+      in float64 by a cryptographic generator. The same key gives the same rows, whatever the number of threads and on
+      every processor.
+    - Rows lie on a public grid of at most a 2048th of their noise, and are exact in float32. If the inverse is
+      banded they are not on a grid, and are float64.
+    - Memory is about `bands - 1` rows of four bytes a value for a banded strategy, and up to an eighth more. It is one
+      row if the inverse is banded, whose rows of Z are drawn again for every row.
     - With `columns` the stream holds only that part of each row, with the same values as in the whole row.
 
     Streams come from `Mechanism.noise`.
     """
-
-    _recurrence: Recurrence
-    _guard: Guard
 
     def __init__(
         self,
         strategy: Strategy,
         noise_multiplier: float,
         shape: int | tuple[int, ...],
-        dtype: np.dtype[Any],
+        dtype: np.dtype[Any] | None,
         key: Key,
         *,
         columns: tuple[int, int] | None = None,
         fingerprint: str = "",
     ) -> None:
-        whole = _checked_shape(shape)
-        self.shape = whole if columns is None else (_checked_columns(columns, whole),)
-        self._columns = None if columns is None else (int(columns[0]), whole[0])
-        check_noise_dtype(dtype, noise_multiplier)
-        check_stable(strategy, dtype)
-        self.dtype = dtype
-        self.iterations = strategy.iterations
-        self._strategy = strategy
-        self._noise_multiplier = noise_multiplier
-        self._identity = envelope("noise", fingerprint, shape=list(whole), dtype=dtype.name)
-        if columns is not None:
-            self._identity["columns"] = [int(column) for column in columns]
-        self._restart(key)
-
-    @property
-    def position(self) -> int:
-        """Number of rows drawn so far."""
-        return self._position
+        whole = checked_shape(shape)
+        if columns is not None and len(whole) != 1:
+            raise ValueError(f"columns is {columns!r}, but then the shape, {whole}, must have one dimension.")
+        parts = None if columns is None else [columns]
+        super().__init__(strategy, noise_multiplier, size_of(whole), parts, key, fingerprint)
+        self.shape = whole if columns is None else (self.size,)
+        self.dtype = self._checked_dtype(dtype)
 
     def __iter__(self) -> "NoiseStream":
         return self
@@ -74,155 +58,78 @@ class NoiseStream(Uncopyable, Iterator[NDArray[np.floating[Any]]]):
         """Return the number of rows of the whole run."""
         return self.iterations
 
-    def __next__(self) -> NDArray[np.floating[Any]]:
+    def __next__(self) -> NoiseRow:
         if self._position == self.iterations:
             raise StopIteration
-        row = self._advance()
-        if self._block_handed_out != self._block_of(self._position):
-            self._hand_out()
-        last = row == len(self._recurrence.block) - 1
-        values: NDArray[np.floating[Any]] = self._recurrence.block[row].copy() if last else self._handed_out[row]
-        return values.reshape(self.shape)
-
-    def add_next_to(self, array: NDArray[np.floating[Any]], scale: float) -> None:
-        """Add `scale` times the next row to an array. No row is handed out, which halves the memory of the stream.
-
-        The array has the dtype of the noise, or float64.
-
-        >>> import minsep
-        >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=8)
-        >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.01, min_sep=8), noise_multiplier=1.0)
-        >>> gradient = np.zeros(10, dtype=np.float32)
-        >>> mechanism.noise(shape=10, seed=1).add_next_to(gradient, scale=0.5)
-        >>> bool((gradient == 0.5 * next(mechanism.noise(shape=10, seed=1))).all())
-        True
-        """
-        if array.shape != self.shape or array.dtype not in (self.dtype, np.float64):
-            raise ValueError(
-                f"array has shape {array.shape} and dtype {array.dtype}, but it must have shape {self.shape} and "
-                f"dtype float64 or that of the noise, {self.dtype}."
-            )
-        if self._position == self.iterations:
-            raise ValueError(f"All {self.iterations} rows of the noise have already been drawn.")
-        row = self._advance()
-        array += array.dtype.type(scale) * self._recurrence.block[row].reshape(self.shape)
-
-    def state_dict(self) -> State:
-        """Return the state that restores this stream at its position. It is as secret as a key."""
-        self._guard.check()
-        return {
-            **self._identity,
-            "key": self._key.hex(),
-            "position": self._position,
-            "block": self._block_of(self._position),
-            "memory": self._recurrence.memory(),
-        }
-
-    def load_state_dict(self, state: State) -> None:
-        """Continue as the stream that gave this state would.
-
-        >>> import minsep
-        >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=8)
-        >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.01, min_sep=8), noise_multiplier=1.0)
-        >>> stream = mechanism.noise(shape=(10,))
-        >>> first_half = [next(stream) for _ in range(50)]
-        >>> resumed = mechanism.noise(shape=(10,))
-        >>> resumed.load_state_dict(stream.state_dict())
-        >>> all((one == other).all() for one, other in zip(stream, resumed, strict=True))
-        True
-        """
-        check_envelope(state, self._identity)
-        position = validate.integer(position=state.get("position"), at_least=0, at_most=self.iterations)
-        key = Key.from_hex(state.get("key", ""))
-        block = self._block_of(position)
-        if state.get("block") != block:
-            raise ValueError(f"The state's position is {position}, but its memory belongs to another block of rows.")
-        memory = None if block is None else self._check_memory(state.get("memory"), block)
-        self._restart(key)
-        if memory is None or block is None:
-            return
+        row, window = self._position, self._window
         with self._guard:
-            self._recurrence.restore(memory, block, self._add_normals)
-            self._position = position
-
-    def _restart(self, key: Key) -> None:
-        self._key = key
-        self._position = 0
-        self._guard = Guard()
-        self._normals = NormalRows(key)
-        self._recurrence = recurrence_of(self._strategy, math.prod(self.shape), self.dtype)
-        self._handed_out: Rows = np.empty_like(self._recurrence.block[:0])
-        self._block_handed_out: int | None = None
-        self._references_when_alone = self._references()
-
-    def _advance(self) -> int:
-        """Make sure that the next row is in the block, and return its index there."""
-        row = self._position % self._recurrence.rows
-        with self._guard:
-            if row == 0:
-                self._recurrence.next_block(self._position, self._add_normals)
+            window.make(row)
+            values = (self.grid.step * window.row(row)).astype(self.dtype).reshape(self.shape)
             self._position += 1
-        return row
+        step = self.dtype.type(self.grid.step)
+        return noise_row(values, self.grid, lambda flat, sums, unit: window.add(row, flat / step, sums, unit))
 
-    def _block_of(self, position: int) -> int | None:
-        """Return the first row of the block that the last row before a position belongs to."""
-        return None if position == 0 else (position - 1) // self._recurrence.rows * self._recurrence.rows
+    def release_next(self, sums: FloatArray, clip_norm: float) -> None:
+        """Release sums of clipped gradients with the next row, in place, as `minsep.release` does.
 
-    def _check_memory(self, memory: Any, block: int) -> Rows:
-        shape = (self._recurrence.memory_rows(block), math.prod(self.shape))
-        if not isinstance(memory, np.ndarray) or memory.shape != shape or memory.dtype != self.dtype:
-            raise ValueError(f"The state's memory must be an array of shape {shape} and dtype {self.dtype}.")
-        if not np.isfinite(memory).all():
-            raise ValueError("The state's memory must hold finite numbers.")
+        - `sums`: contiguous, in float64 and of the shape of a row.
+        - `clip_norm`: bound on the norm of the gradient of one example.
+
+        No row is handed out, which saves memory. Sums that cannot be released leave neither themselves nor a part of
+        the noise behind: the array is set to zero.
+
+        >>> import minsep
+        >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=8)
+        >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.01, min_sep=8), noise_multiplier=1.0)
+        >>> sums = np.ones(10)
+        >>> mechanism.noise(shape=10, seed=1).release_next(sums, clip_norm=0.5)
+        >>> row = next(mechanism.noise(shape=10, seed=1))
+        >>> bool((sums == minsep.release(np.ones(10), row, clip_norm=0.5)).all())
+        True
+        """
+        if sums.shape != self.shape or sums.dtype != np.float64 or not sums.flags.c_contiguous:
+            raise ValueError(
+                f"sums has shape {sums.shape} and dtype {sums.dtype}, but it must be contiguous, of shape {self.shape} "
+                "and dtype float64."
+            )
+        self._check_left()
+        unit = self.grid.unit(clip_norm)
+        with self._guard:
+            self._window.make(self._position)
+            released = self._window.release(self._position, sums.reshape(-1), unit)
+            self._position += 1
+        if not released:
+            sums.fill(0.0)
+            raise refuse_sum(unit)
+
+    def prepare(self) -> None:
+        """Begin to make the next row in the background, while something else is computed, if a core is free for it."""
+        if self._guard.passable:
+            self._window.prepare(self._position)
+
+    def _start(self, key: Key, smoothing: Key) -> None:
+        (columns,) = self.columns
+        self._window = RowWindow(self._recurrence, self.grid, self.iterations, columns, key, smoothing)
+
+    def _memory(self, kept: range) -> NDArray[np.float32]:
+        memory = np.empty((len(kept), self.size), dtype=np.float32)
+        self._window.finish()
+        for own, row in zip(memory, kept, strict=True):
+            own[:] = self._window.row(row)
         return memory
 
-    def _hand_out(self) -> None:
-        """Copy the block to an array of which the caller holds no row, so that the caller may overwrite its rows.
+    def _restore(self, memory: NDArray[np.float32], kept: range) -> None:
+        self._window.keep(kept, memory)
 
-        The last row is copied separately: a loop still holds it when it requests the next block.
-        """
-        block = self._recurrence.block[:-1]
-        if self._references() > self._references_when_alone or self._handed_out.shape != block.shape:
-            self._handed_out = np.empty_like(block)
-        parallel_copy(self._handed_out, block)
-        self._block_handed_out = self._block_of(self._position)
-
-    def _references(self) -> int:
-        return sys.getrefcount(self._handed_out)
-
-    def _add_normals(self, rows: Rows, first: int, factor: float) -> None:
-        needed = rows[: self.iterations - first]
-        self._normals.add_to(needed, first, factor * self._noise_multiplier, self._columns)
-
-
-def _checked_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
-    sides = shape if isinstance(shape, tuple | list) else (shape,)
-    return tuple(validate.integer(shape=side, at_least=1) for side in sides)
-
-
-def _checked_columns(columns: tuple[int, int], shape: tuple[int, ...]) -> int:
-    begin, end = columns
-    if len(shape) != 1 or not 0 <= begin < end <= shape[0]:
-        raise ValueError(
-            f"columns is {columns!r}, but it must be (begin, end) with 0 <= begin < end <= the size of a row, and the "
-            f"shape, {shape}, must have one dimension."
-        )
-    return int(end - begin)
-
-
-def check_noise_dtype(dtype: np.dtype[Any], noise_multiplier: float) -> None:
-    """Refuse a dtype that noise cannot have, or in which noise of this size would lose its precision.
-
-    >>> check_noise_dtype(np.dtype(np.float16), 1.0)
-    Traceback (most recent call last):
-    ValueError: dtype is float16, but it must be float32 or float64.
-    """
-    if dtype not in _DTYPES:
-        raise ValueError(f"dtype is {dtype}, but it must be {' or '.join(map(str, _DTYPES))}.")
-    limits = np.finfo(dtype)
-    least, most = float(limits.tiny / limits.eps), float(limits.max * limits.eps)
-    if not least <= noise_multiplier <= most:
-        raise ValueError(
-            f"noise_multiplier is {noise_multiplier:g}, but for noise of dtype {dtype} it must be from {least:.2g} to "
-            f"{most:.2g}."
-        )
+    def _checked_dtype(self, dtype: np.dtype[Any] | None) -> np.dtype[Any]:
+        single, double = _DTYPES
+        if dtype is None:
+            return single if self._recurrence.on_grid else double
+        if dtype not in _DTYPES:
+            raise ValueError(f"dtype is {dtype}, but it must be {' or '.join(map(str, _DTYPES))}.")
+        if dtype == single and not self._recurrence.on_grid:
+            raise ValueError(
+                "dtype is float32, but rows of a banded inverse must be float64: in single precision they would lose "
+                "the low bits that hide the gradients."
+            )
+        return dtype

@@ -155,7 +155,8 @@ def plan(
       user's examples block each other is tried beside b-min-sep of independent examples: both are proven.
     - `schemes` are the kinds of scheme to try.
     - `estimate` leaves out the certificate: an answer in seconds, to explore, and not to train by.
-    - `model_size` (number of parameters) and `noise_memory` (bytes) bound the memory for past noise.
+    - `model_size` (number of parameters) and `noise_memory` (bytes) bound the memory for past noise. The certificate
+      covers rounding in a run of a model of this size; by default, in one that releases up to 1e10 values.
     - `attempts` is how many plans are made at most, of which one is run: they share the chance of an error.
     - `seed` makes the certificate reproducible; by default it comes from the system's entropy, and is recorded. The
       choice of the mechanism does not depend on it.
@@ -181,7 +182,7 @@ def plan(
 
     def planned(run: Run, task: Task, estimate: bool, told: Callable[[Candidate], None] | None) -> Plan:
         listed = list(candidates(task, schemes, max_bands, min_sep, model_size, noise_memory))
-        search = Search(task, run.seed, run.compute, run.progress, attempts, told)
+        search = Search(task, run.seed, run.compute, run.progress, attempts, model_size, told)
         return _plan(task, listed, tune, estimate, search)
 
     inputs = {

@@ -52,11 +52,13 @@ class Search:
         compute: Compute,
         progress: Report | None,
         attempts: int = 1,
+        model_size: int | None = None,
         found: Callable[[Candidate], None] | None = None,
     ) -> None:
         self._task, self._budget, self.seed = task, task.budget, seed
         self._laws: dict[Direction, Law] = {}
         self._compute, self._progress, self._attempts, self._found = compute, progress, attempts, found
+        self._model_size = model_size
 
     def estimate_all(self, listed: list[Candidate]) -> list[Candidate]:
         """Return the candidates with the noise that each needs, exact ones first: they show where to look.
@@ -167,7 +169,8 @@ class Search:
         error = self._task.workload.error(found.mechanism.strategy, found.mechanism.noise_multiplier)
         proven = next((candidate for candidate in tried if candidate.exact), None)
         if proven is not None and proven != best and error_of(proven) < error:
-            return proven, calibrate_exactly(proven.design(self._task), self._budget, self.seed)
+            exact = calibrate_exactly(proven.design(self._task), self._budget, self.seed, self._model_size)
+            return proven, exact
         return best, found
 
     def verify(self, candidate: Candidate) -> Candidate:
@@ -205,6 +208,7 @@ class Search:
             epsilon=self._budget.epsilon,
             delta=self._budget.delta,
             attempts=self._attempts,
+            model_size=self._model_size,
             near=candidate.noise_multiplier,
             seed=self.seed,
             compute=self._compute,

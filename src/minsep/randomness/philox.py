@@ -4,18 +4,21 @@ Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (20
 unlike the cipher behind `KeyedWords`, runs without Python's global lock. It is not meant for noise that is released.
 """
 
+import math
+
 import numba
 import numpy as np
 
 from minsep.arrays import Rows
+from minsep.numerics import INTEGER_PART, ONE, TWO_52, bits_of, cosine, float_of, log_positive, sine
 from minsep.randomness.keys import Key
-from minsep.randomness.normals import normal_pair
 
 _ROUNDS = 7  # the fewest with which its authors found no failure in any test of TestU01's BigCrush
 _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _KEY_STEPS = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF_WORD = np.uint64(32)
+_BITS_1, _BITS_12, _BITS_63 = (np.uint64(n) for n in (1, 12, 63))
 
 
 def add_keyed_normals(rows: Rows, width: int, scale: float, key: Key, stream: int) -> None:
@@ -44,6 +47,22 @@ def philox(position, stream, key):  # type: ignore[no-untyped-def]  # pragma: no
         c0, c1, c2, c3 = (odd >> _HALF_WORD) ^ c1 ^ k0, odd & _LOW, (even >> _HALF_WORD) ^ c3 ^ k1, even & _LOW
         k0, k1 = (k0 + _KEY_STEPS[0]) & _LOW, (k1 + _KEY_STEPS[1]) & _LOW
     return c0 | (c1 << _HALF_WORD), c2 | (c3 << _HALF_WORD)
+
+
+@numba.njit(inline="always")
+def normal_pair(first, second):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Return two independent standard normal variates from two words, up to 8.57 in size (docs/certified-sampling.md).
+
+    Certificates repeat these numbers. Noise that is released has finer ones: `minsep.randomness.normals`.
+    """
+    # (k + 1/2) / 2**52 with k uniform on 52 bits: exact, and never 0 or 1.
+    u = (float_of((first >> _BITS_12) | INTEGER_PART) - (TWO_52 - 0.5)) * (1.0 / TWO_52)
+    half_radius = math.sqrt(-log_positive(u))
+    # The angle is pi/4 + turn, within the first quadrant; two signs move it to any of the four.
+    turn = (math.pi / 2) * (float_of((second >> _BITS_12) | ONE) - 1.5)
+    x = float_of(bits_of(half_radius * (cosine(turn) - sine(turn))) ^ (second << _BITS_63))
+    y = float_of(bits_of(half_radius * (cosine(turn) + sine(turn))) ^ ((second >> _BITS_1) << _BITS_63))
+    return x, y
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")

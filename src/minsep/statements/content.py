@@ -88,6 +88,7 @@ def proof(certificate: Certificate, mechanism: Mechanism, verified: bool) -> Sec
         ("Noise multiplier", f"{mechanism.noise_multiplier:.6g}"),
         *((f"Proof of '{each.direction}'", each.summary()) for each in certificate.proofs),
         ("Chance that the proof errs", _chance(certificate)),
+        ("Kept for rounding in the run", _reserve(certificate)),
         ("Certified on", certificate.date),
         (
             "Verified for this statement",
@@ -106,6 +107,16 @@ def _chance(certificate: Certificate) -> str:
     )
 
 
+def _reserve(certificate: Certificate) -> str:
+    reserve = certificate.reserve
+    if reserve.values == 0:
+        return "nothing: the certificate is of a version that did not account for rounding"
+    return (
+        f"epsilon {reserve.epsilon:g} and delta {reserve.delta:g}, for a run that releases up to {reserve.values:.3g} "
+        "values (model size times iterations)"
+    )
+
+
 def assumptions(certificate: Certificate, mechanism: Mechanism) -> list[str]:
     """Return everything that is taken for granted."""
     items = [assumption.sentence for assumption in mechanism.scheme.assumptions]
@@ -117,6 +128,9 @@ def assumptions(certificate: Certificate, mechanism: Mechanism) -> list[str]:
         "The run follows the mechanism: it uses each of its batches once and in order, clips each gradient, adds its "
         "noise, and divides by a fixed number. The training adapters of minsep check this.",
         "Keys, seeds, checkpoints and batches stay as secret as the data.",
+        "Released sums are those of `minsep.release`, as in the training adapters of minsep: floating-point noise that "
+        "is added in another way reveals the data in the lowest bits. On a device other than the CPU, logarithms, "
+        "sines and cosines are right to four units in the last place.",
         "Nobody can tell the output of AES-256, ChaCha20, BLAKE2 and Philox from random numbers.",
         "The number of examples, the clip norm, the learning rates and all other settings are public: they were "
         "chosen without looking at the data, or the choice is accounted for elsewhere.",

@@ -176,6 +176,7 @@ def _run_as_data(run: Run) -> dict[str, Any]:
         "adjacency": certificate.adjacency,
         "conditional": certificate.conditional,
         "failure_probability": certificate.failure_probability,
+        "reserve": vars(certificate.reserve),
         "mechanism": mechanism.name,
         "fingerprint": mechanism.fingerprint,
         "noise_multiplier": mechanism.noise_multiplier,

@@ -47,8 +47,8 @@ class Strategy(Described):
 
     @property
     @abstractmethod
-    def largest_inverse_entry(self) -> float:
-        """Largest absolute value in C^-1; NaN or infinite if it overflows."""
+    def largest_inverse_row_sum(self) -> float:
+        """Largest sum of the absolute values of a row of C^-1; NaN or infinite if it overflows."""
 
     @property
     @abstractmethod

@@ -81,14 +81,16 @@ class Dense(Strategy):
             return read_only(self.solve(np.eye(self.iterations)))
 
     @property
-    def largest_inverse_entry(self) -> float:
-        """Largest absolute value in C^-1; NaN or infinite if it overflows."""
-        return float(np.abs(self._inverse).max())
+    def largest_inverse_row_sum(self) -> float:
+        """Largest sum of the absolute values of a row of C^-1; NaN or infinite if it overflows."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(np.abs(self._inverse).sum(axis=1).max())
 
     @property
     def largest_inverse_row_norm(self) -> float:
         """Largest norm of a row of C^-1: the noise of a single step at noise multiplier 1."""
-        return float(np.linalg.norm(self._inverse, axis=1).max())
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(np.linalg.norm(self._inverse, axis=1).max())
 
     @cached_property
     def prefix_variances(self) -> FloatArray:

@@ -53,9 +53,10 @@ class Toeplitz(Strategy):
         return read_only(np.cumsum(np.cumsum(self.inverse_coefficients) ** 2))
 
     @property
-    def largest_inverse_entry(self) -> float:
-        """Largest absolute value in C^-1; NaN or infinite if it overflows."""
-        return float(np.abs(self.inverse_coefficients).max())
+    def largest_inverse_row_sum(self) -> float:
+        """Largest sum of the absolute values of a row of C^-1; NaN or infinite if it overflows."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(np.abs(self.inverse_coefficients).sum())
 
     @property
     def largest_inverse_row_norm(self) -> float:
@@ -65,7 +66,8 @@ class Toeplitz(Strategy):
         >>> BandedToeplitz.identity(iterations=10).largest_inverse_row_norm
         1.0
         """
-        return float(np.linalg.norm(self.inverse_coefficients))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(np.linalg.norm(self.inverse_coefficients))
 
     def sensitivity(self, min_sep: int, participations: int | None = None) -> float:
         """Largest norm of C x over x with ones at least `min_sep` apart, at most `participations` of them.

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from minsep import _validation as validate
 from minsep.mechanism import Mechanism
+from minsep.noise.grid import LEAST_CLIP_NORM, MOST_CLIP_NORM
 from minsep.participation.truncation import PADDING
 from minsep.randomness import Key
 from minsep.state import State, Uncopyable, check_process, envelope
@@ -23,14 +24,11 @@ if TYPE_CHECKING:
 
 Indices = NDArray[np.int64]
 
-# 2: randomness of single examples under a separate key.
-_FORMAT = 2
+# 2: randomness of single examples under a separate key. 3: noise on a grid.
+_FORMAT = 3
 
 # Gradients are clipped below the clip norm by this fraction, more than rounding changes a norm (docs/rounding.md).
 CLIP_MARGIN = 2.0**-14
-
-# Below it, squares underflow in single precision, and so do the norms that clipping needs.
-_LEAST_CLIP_NORM = 1e-9
 
 
 class PrivateRun(Uncopyable):
@@ -43,6 +41,7 @@ class PrivateRun(Uncopyable):
     - `certificate`: must be for this mechanism and have passed. None is a run without a certificate.
     - `verify`: whether the samples of the certificate are drawn again.
     - `seed`: makes the run reproducible, and is as secret as the data. None is a key from the operating system.
+    - `size`: number of trainable parameters. A certificate must cover the rounding of so many values in each step.
     - `rank`, `processes`: the number of this process, and of all processes. It takes every `processes`-th example of a
       batch, starting with example `rank`.
 
@@ -59,6 +58,7 @@ class PrivateRun(Uncopyable):
         certificate: "Certificate | None",
         verify: bool,
         seed: int | None,
+        size: int,
         rank: int = 0,
         processes: int = 1,
     ) -> None:
@@ -69,9 +69,9 @@ class PrivateRun(Uncopyable):
         if expected_batch is None:
             expected_batch = mechanism.scheme.expected_batch_size(num_examples)
         self.expected_batch = validate.real(expected_batch=expected_batch, above=0)
-        self._verify = verify
+        self._verify, self._size = verify, size
         if certificate is not None:
-            check_certificate(certificate, mechanism, verify)
+            check_certificate(certificate, mechanism, verify, size)
         elif verify:
             raise ValueError("verify is True, but there is no certificate to verify: pass one, or omit verify.")
         self.certificate = certificate
@@ -186,7 +186,7 @@ class PrivateRun(Uncopyable):
         """
         certificate = None if state["certificate"] is None else _read_certificate(state["certificate"])
         if certificate is not None and certificate != self.certificate:
-            check_certificate(certificate, self.mechanism, self._verify)
+            check_certificate(certificate, self.mechanism, self._verify, self._size)
         self._stream.load_state_dict(state["batches"])
         self.example_seeds = ExampleSeeds(Key.from_hex(state["examples"]))
         self.certificate = certificate or self.certificate
@@ -206,15 +206,16 @@ def check_clip_norm(clip_norm: float) -> float:
 
     - `clip_norm`: refused unless it is finite and large enough for norms not to underflow in single precision.
     """
-    return validate.real(clip_norm=clip_norm, above=_LEAST_CLIP_NORM)
+    return validate.real(clip_norm=clip_norm, above=LEAST_CLIP_NORM, at_most=MOST_CLIP_NORM)
 
 
-def check_certificate(certificate: "Certificate", mechanism: Mechanism, verified: bool) -> None:
-    """Refuse a certificate that did not pass or that is for another mechanism.
+def check_certificate(certificate: "Certificate", mechanism: Mechanism, verified: bool, size: int) -> None:
+    """Refuse a certificate that did not pass, that is for another mechanism or that does not cover so large a model.
 
     - `certificate`: the certificate.
     - `mechanism`: the mechanism that is run.
     - `verified`: whether its samples are drawn again, and a certificate that does not hold is refused.
+    - `size`: number of trainable parameters.
     """
     from minsep.accounting import Certificate, accepted_certificate
 
@@ -223,6 +224,13 @@ def check_certificate(certificate: "Certificate", mechanism: Mechanism, verified
     if _plain(certificate.mechanism) != _plain(mechanism.describe()):
         raise ValueError("certificate is for another mechanism: certify the mechanism that is run.")
     accepted_certificate(certificate, verify=False, accept_assumption=True)
+    released = size * mechanism.iterations
+    if released > certificate.reserve.values:
+        raise ValueError(
+            f"certificate keeps a reserve for rounding in a run that releases {certificate.reserve.values:.4g} values, "
+            f"but this one releases {released:.4g} ({size:,} parameters, {mechanism.iterations:,} times): certify it "
+            f"with model_size={size}."
+        )
     if certificate.unit == "user" and getattr(mechanism.scheme, "graph", None) is None:
         raise ValueError(
             "certificate protects users, but the scheme has no graph: use from_certificate with graph, so that no user "

@@ -47,8 +47,8 @@ def test_files_that_are_not_certificates_are_refused():
     for changed, message in [
         ("{}", "not a certificate"),
         ("no json", "not a certificate"),
-        (json.dumps(content | {"format": 7}), "format 7, but .* reads format 2: use a version that reads it"),
-        (json.dumps(content | {"format": 1}), "format 1, but .* reads format 2: certify the mechanism again"),
+        (json.dumps(content | {"format": 7}), "format 7, but .* reads format 3: use a version that reads it"),
+        (json.dumps(content | {"format": 1}), "format 1, but .* reads format 3: certify the mechanism again"),
         (json.dumps(content | {"extra": 1}), "the file was changed"),
         (json.dumps(content | {"passed": False}), "the file was changed"),
         (json.dumps({key: value for key, value in content.items() if key != "seed"}), "the file was changed"),
@@ -135,10 +135,10 @@ def test_fresh_entropy_is_recorded():
 def test_hardly_any_noise_is_never_certified(sigma):
     strategy = minsep.BandedToeplitz.optimal(iterations=40, bands=2)
     mech = minsep.Mechanism(strategy, minsep.MinSep(rate=0.35, min_sep=2), sigma)
-    for epsilon in (2.0, 60.0):
+    for epsilon in (2.0, 30.0):
         assert not minsep.certify(mech, epsilon=epsilon, delta=1e-3, seed=1, max_samples=20_000).passed
     with pytest.raises(ValueError, match="noise_multiplier is 1e-154, but it must be"):
-        minsep.certify(mech.with_noise_multiplier(1e-154), epsilon=60.0, delta=1e-3)
+        minsep.certify(mech.with_noise_multiplier(1e-154), epsilon=30.0, delta=1e-3)
 
 
 NOT_NUMBERS = [math.nan, math.inf, -math.inf, "many", None, [], 10**400]
@@ -187,11 +187,11 @@ def test_every_proof_says_in_words_what_it_shows():
     mech = mechanism(0.85, iterations=60)
     remove, add = minsep.certify(mech, epsilon=2.0, delta=1e-3, seed=1).proofs
     assert isinstance(remove.outcome, BettingOutcome)
-    needed = odds(-math.log(1e-5))
+    needed = odds(-math.log(remove.false_pass_probability))
     assert f"{remove.samples:,} samples of a tilted law" in remove.summary()
     assert f"odds of {odds(remove.outcome.log_wealth)} to 1" in remove.summary()
     assert f"{needed} needed" in remove.summary()
-    assert needed == "100,000"
+    assert 100_000 <= int(needed.replace(",", "")) < 100_100
     assert add.summary() == "delta is 0: e^-epsilon is at most the probability of never taking part"
 
 

@@ -109,6 +109,8 @@ def refused(content):
 
 INFORMATION = {("seed",), ("max_samples",), ("memory",)}
 """What the prover was given: `reproduce` compares it, and nothing of a proof rests on it."""
+COVERED = ("reserve", "values")
+"""A few values more or less: the reserve for rounding has two digits, rounded up, and is enough for them as well."""
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -124,7 +126,9 @@ def test_every_number_beside_the_proofs_is_refused_or_information(name):
     content = json.loads(certificate_of(name).to_json())
     top = {key: value for key, value in content.items() if key not in ("proofs", "mechanism", "versions")}
     accepted = {path for path in numbers(top) if not refused(with_change(content, path))}
-    assert accepted == INFORMATION
+    assert accepted == INFORMATION | {COVERED}
+    assert refused({**content, "reserve": content["reserve"] | {"values": 2 * content["reserve"]["values"]}})
+    assert refused({**content, "reserve": content["reserve"] | {"values": 0}})
     assert minsep.verify(minsep.Certificate.from_json(json.dumps(with_change(content, ("seed",))))).holds
     for path in INFORMATION - {("memory",)}:  # another limit of memory may lead to the same search
         other = minsep.Certificate.from_json(json.dumps(with_change(content, path)))

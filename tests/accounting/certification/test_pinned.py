@@ -1,4 +1,4 @@
-"""Certificates of format 2 as they were first written: every version that reads the format must find that they hold.
+"""Certificates as they were first written: every version that reads their format must find that they hold.
 
 `python -m tests.accounting.certification.test_pinned` writes those that are missing, and changes none that is there.
 """
@@ -31,28 +31,39 @@ MECHANISMS = {
 }
 
 
+FORMATS = (2, 3)
+
+
+def path_of(name, written):
+    """Return the file of a certificate. The first ones do not name their format."""
+    return FOLDER / (f"{name}.json" if written == 2 else f"{name}-{written}.json")
+
+
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_a_certificate_of_an_earlier_version_holds(name):
-    certificate = minsep.Certificate.load(FOLDER / f"{name}.json")
+@pytest.mark.parametrize("written", FORMATS)
+def test_a_certificate_of_an_earlier_version_holds(name, written):
+    certificate = minsep.Certificate.load(path_of(name, written))
     mechanism, epsilon = MECHANISMS[name]
     found = minsep.Mechanism.from_description(certificate.mechanism)
     assert Described.__eq__(replace(found, strategy=mechanism.strategy), mechanism)
     # They are from before strategies lay on a grid.
     assert_allclose(found.strategy.coefficients, mechanism.strategy.coefficients, atol=1e-6)
-    assert (certificate.passed, certificate.epsilon, certificate.format) == (True, epsilon, 2)
+    assert (certificate.passed, certificate.epsilon, certificate.format) == (True, epsilon, written)
+    assert certificate.reserve.values == (0 if written == 2 else 10**10)
     result = minsep.verify(certificate)
     assert result.holds, result.reason
 
 
 def test_five_of_them_were_tested_by_samples():
-    certificates = [minsep.Certificate.load(FOLDER / f"{name}.json") for name in MECHANISMS]
-    assert sum(certificate.samples > 0 for certificate in certificates) == 5
+    for written in FORMATS:
+        certificates = [minsep.Certificate.load(path_of(name, written)) for name in MECHANISMS]
+        assert sum(certificate.samples > 0 for certificate in certificates) == 5
 
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for name, (mechanism, epsilon) in MECHANISMS.items():
-        path = FOLDER / f"{name}.json"
+        path = path_of(name, FORMATS[-1])
         if not path.exists():
             minsep.certify(mechanism, epsilon, 1e-3, seed=20).save(path)
             print(path, minsep.Certificate.load(path).statement)

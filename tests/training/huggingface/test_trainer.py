@@ -37,13 +37,13 @@ def by_hand(model, data, mechanism, seed):
     size = sum(parameter.numel() for parameter in parameters)
     expected = mechanism.scheme.expected_batch_size(len(data))
     for indices, row in zip(mechanism.batches(len(data), seed=seed), mechanism.noise(size, seed=seed), strict=True):
-        total = CLIP * torch.from_numpy(row).double()
+        total = torch.zeros(size, dtype=torch.float64)
         for i in indices:
             model.zero_grad()
             model(**{name: torch.tensor([value]) for name, value in data[i].items()}).loss.backward()
             gradient = torch.cat([parameter.grad.flatten() for parameter in parameters]).double()
             total += gradient * min(1.0, (1 - CLIP_MARGIN) * CLIP / float(gradient.norm()))
-        step = RATE * (total / expected).float()
+        step = RATE * (torch.from_numpy(minsep.release(total.numpy(), row, CLIP)) / expected).float()
         with torch.no_grad():
             for parameter, part in zip(parameters, step.split([each.numel() for each in parameters]), strict=True):
                 parameter -= part.view_as(parameter)

@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -70,29 +67,3 @@ def test_a_loss_that_draws_from_numpy_when_it_is_traced_is_refused():
     indices = next(trainer.batches())
     with pytest.raises(ValueError, match="draws from np.random"):
         trainer.step(inputs[indices], targets[indices])
-
-
-X64 = """
-import jax
-jax.config.update("jax_enable_x64", True)
-import jax.numpy as jnp, numpy as np, optax, minsep
-from minsep.training.jax import PrivateTraining
-identity = minsep.BandedToeplitz.identity(iterations=30)
-mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.5), noise_multiplier=5.0)
-trainer = PrivateTraining(
-    jnp.zeros(4), lambda w, x, y: w @ x, optax.sgd(1.0), mechanism, num_examples=1, clip_norm=1.0, expected_batch=1.0,
-    seed=0,
-)
-single = 0
-for indices in trainer.batches():
-    before = np.asarray(trainer.parameters)
-    trainer.step(np.full((1, 4), 1 / 3)[indices], np.zeros(1)[indices])
-    released = before - np.asarray(trainer.parameters)
-    single += int((released.astype(np.float32) == released).all())
-assert released.dtype == np.float64, released.dtype
-assert single == 0, single  # noise of single precision would show who was there
-"""
-
-
-def test_with_64_bits_the_noise_has_them_too():
-    assert subprocess.run([sys.executable, "-c", X64], timeout=120).returncode == 0

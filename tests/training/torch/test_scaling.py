@@ -3,6 +3,7 @@ import torch
 from numpy.testing import assert_allclose
 from torch import nn
 
+import minsep
 from minsep.training.torch import PrivateTraining, ScaleThenPrivatize
 from tests.training.torch.images import (
     CLIP,
@@ -29,12 +30,13 @@ def test_scale_then_privatize_equals_its_algorithm():
     first, second = torch.zeros(size), torch.zeros(size)
     for step, (indices, row) in enumerate(zip(trainer.batches(), mechanism.noise(size, seed=3), strict=True), 1):
         scales = 1 / (second.sqrt() + stability)
-        total = torch.from_numpy(CLIP * row)
+        total = torch.zeros(size, dtype=torch.float64)
         for i in indices:
             gradient = torch.cat([part.flatten() for part in gradient_of_one(reference, inputs[i], targets[i])])
             scaled = scales * gradient
             total = total + scaled * min(1.0, KEPT * CLIP / float(scaled.norm()))
-        gradient = total / (0.1 * EXAMPLES) / scales
+        noisy = torch.from_numpy(minsep.release(total.numpy(), row, CLIP)).float()
+        gradient = noisy / (0.1 * EXAMPLES) / scales
         first = betas[0] * first + (1 - betas[0]) * gradient
         second = betas[1] * second + (1 - betas[1]) * gradient**2
         update = first / (1 - betas[0] ** step) / ((second / (1 - betas[1] ** step)).sqrt() + epsilon)

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 from minsep import _validation as validate
 from minsep.accounting.certification.certificate import Certificate
-from minsep.accounting.certification.certify import certify, certify_by
+from minsep.accounting.certification.certify import certify_by
 from minsep.accounting.certification.exact_noise import exact_mechanism
+from minsep.accounting.certification.promise import Promise
 from minsep.accounting.certification.prover import Outlook, Prover
 from minsep.accounting.directions import Direction
 from minsep.accounting.estimation import (
@@ -86,6 +87,7 @@ def calibrate(
     seed: int | None = None,
     failure_probability: float | None = None,
     memory: int = DEFAULT_MEMORY,
+    model_size: int | None = None,
     compute: Compute = LOCAL,
     journal: str | os.PathLike[str] | None = None,
     progress: Report | None = None,
@@ -101,8 +103,8 @@ def calibrate(
     - `test="fixed"` uses the verifier of the b-min-sep paper.
     - `attempts` is how many calibrations there are at most, of which one is run: they share the chance of an error.
     - `near` says where to look first.
-    - `seed`, `failure_probability`, `memory`, `compute` and `journal` are those of `certify`; `progress` is told how
-      far it is.
+    - `seed`, `failure_probability`, `memory`, `model_size`, `compute` and `journal` are those of `certify`; `progress`
+      is told how far it is.
 
     >>> import minsep
     >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
@@ -116,9 +118,10 @@ def calibrate(
     budget = Budget(validate.real(epsilon=epsilon, above=0), validate.real(delta=delta, above=0, below=1))
     near = None if near is None else validate.real(near=near, above=0)
     tests = _MOST_TESTS * validate.integer(attempts=attempts, at_least=1)
-    verifier = verifier_for(test, budget.delta, tests, failure_probability)
-    prover = Prover(budget.epsilon, verifier, memory)
-    exactly = exact_curve_carries(design, budget.delta) or not has_pair(design)
+    promise = Promise.of(design.strategy, budget, model_size)
+    verifier = verifier_for(test, promise.tested.delta, tests, failure_probability)
+    prover = Prover(promise.tested.epsilon, verifier, memory)
+    exactly = exact_curve_carries(design, promise.tested.delta) or not has_pair(design)
     if exactly and not has_exact_curve(design):
         raise unsupported(design.with_noise(1.0), "sampled")
     inputs = {
@@ -130,46 +133,50 @@ def calibrate(
         "near": near,
         "failure_probability": failure_probability,
         "memory": memory,
+        "model_size": model_size,
     }
     with begin(journal, "calibrate", inputs, seed, compute, progress) as run:
         if exactly:
             # Beside others that are tested, what is run must keep their level.
-            found = _exactly(design, budget, budget.delta if attempts == 1 else verifier.level, run.seed)
+            found = _exactly(design, promise, promise.tested.delta if attempts == 1 else verifier.level, run.seed)
         else:
             prover = replace(prover, compute=run.compute, progress=run.progress)
-            found = _Ladder(design, budget, prover, run.seed).calibrate(near)
+            found = _Ladder(design, promise, prover, run.seed).calibrate(near)
         found = replace(found, certificate=replace(found.certificate, date=run.date))
         return run.finish(
             found, f"noise multiplier {found.mechanism.noise_multiplier!r}: {found.certificate.statement}"
         )
 
 
-def calibrate_exactly(design: Design, budget: Budget, seed: int) -> Calibration:
-    """Return a design with an exact proof, at the level that tests before it leave."""
-    return _exactly(design, budget, _level_of_tests(budget), seed)
+def calibrate_exactly(design: Design, budget: Budget, seed: int, model_size: int | None = None) -> Calibration:
+    """Return a design with an exact proof, at the level that tests before it leave: what is run if they reject."""
+    promise = Promise.of(design.strategy, budget, model_size)
+    return _exactly(design, promise, verifier_for("betting", promise.tested.delta, _MOST_TESTS).level, seed)
 
 
-def _level_of_tests(budget: Budget) -> float:
-    """Return the level at which a calibration tests: what is run instead if it rejects must keep it as well."""
-    return verifier_for("betting", budget.delta, _MOST_TESTS).level
-
-
-def _exactly(design: Design, budget: Budget, level: float, seed: int) -> Calibration:
-    mechanism = exact_mechanism(design, budget.epsilon, level)
-    certificate = certify(mechanism, budget.epsilon, budget.delta, seed=seed)
+def _exactly(design: Design, promise: Promise, level: float, seed: int) -> Calibration:
+    mechanism = exact_mechanism(design, promise.tested.epsilon, level)
+    certificate = _certify_alone(mechanism, promise, seed)
     rungs = (Rung(mechanism.noise_multiplier, True, 0),)
-    return Calibration(mechanism, certificate, budget.epsilon, budget.delta, rungs)
+    return Calibration(mechanism, certificate, promise.budget.epsilon, promise.budget.delta, rungs)
+
+
+def _certify_alone(mechanism: Mechanism, promise: Promise, seed: int) -> Certificate:
+    """Return the certificate of a mechanism with an exact proof."""
+    prover = Prover(promise.tested.epsilon, verifier_for("betting", promise.tested.delta))
+    return certify_by(prover, mechanism, promise, seed)
 
 
 class _Ladder:
     """The rungs of one calibration, and what became of each."""
 
-    def __init__(self, design: Design, budget: Budget, prover: Prover, seed: int) -> None:
-        self._design, self._budget, self._prover, self._seed = design, budget, prover, seed
+    def __init__(self, design: Design, promise: Promise, prover: Prover, seed: int) -> None:
+        self._design, self._promise, self._prover, self._seed = design, promise, prover, seed
+        self._budget = promise.tested
         verifier = prover.verifier
         # What is run when all tests reject must be within their level, for the whole to be within delta.
         self._safe = fallback(design, verifier.level)
-        roughly = exact_mechanism(self._safe, budget.epsilon, verifier.level, _ROUGH_TOLERANCE, _ROUGH_SPACING)
+        roughly = exact_mechanism(self._safe, self._budget.epsilon, verifier.level, _ROUGH_TOLERANCE, _ROUGH_SPACING)
         self._highest = roughly.noise_multiplier
         self._laws: dict[Direction, Law] = {}
         self._rungs = [Rung(self._highest, True, 0)]
@@ -190,15 +197,21 @@ class _Ladder:
         add = self._prover.prove(self._design.with_noise(ladder[first]), "add", _rung_seed(self._seed, len(_RUNGS)))
         for place in range(first, len(ladder)):
             mechanism, seed = self._design.with_noise(ladder[place]), _rung_seed(self._seed, place)
-            certificate = certify_by(self._prover, mechanism, self._budget, seed, add if add.passed else None, expected)
+            certificate = certify_by(
+                self._prover, mechanism, self._promise, seed, add if add.passed else None, expected
+            )
             self._rungs.append(Rung(ladder[place], certificate.passed, certificate.samples))
             outcome = "passed" if certificate.passed else "rejected"
             self._prover.compute.note(
                 f"noise multiplier {ladder[place]:.6g} {outcome} after {certificate.samples:,} samples"
             )
             if certificate.passed:
-                return Calibration(mechanism, certificate, self._budget.epsilon, self._budget.delta, tuple(self._rungs))
+                return self._found(mechanism, certificate)
         return self._fall_back(certificate)
+
+    def _found(self, mechanism: Mechanism, certificate: Certificate, fallback: str = "") -> Calibration:
+        budget = self._promise.budget
+        return Calibration(mechanism, certificate, budget.epsilon, budget.delta, tuple(self._rungs), fallback)
 
     def _first_rung(self, ladder: list[float], center: float, outlook: Outlook) -> tuple[int, float]:
         """Return the lowest rung that should pass with a reasonable amount of work, and its number of samples."""
@@ -243,14 +256,12 @@ class _Ladder:
 
     def _fall_back(self, refused: Certificate) -> Calibration:
         why = "; ".join(f"{proof.direction}: {proof.summary()}" for proof in refused.proofs if not proof.passed)
-        budget = self._budget
-        safe = exact_mechanism(self._safe, budget.epsilon, self._prover.verifier.level)
+        safe = exact_mechanism(self._safe, self._budget.epsilon, self._prover.verifier.level)
         words = (
             f"{self._design} was not certified below noise multiplier {safe.noise_multiplier:.4g} ({why}), so this is "
             f"{safe.name}, which has an exact proof."
         )
-        certificate = certify(safe, budget.epsilon, budget.delta, seed=self._seed)
-        return Calibration(safe, certificate, budget.epsilon, budget.delta, tuple(self._rungs), words)
+        return self._found(safe, _certify_alone(safe, self._promise, self._seed), words)
 
 
 def _design(strategy: Strategy | Design, scheme: Scheme | None, truncation: Truncation | None) -> Design:

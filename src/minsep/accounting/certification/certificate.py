@@ -18,11 +18,14 @@ from typing import Any
 from minsep._validation import in_short
 from minsep.accounting.certification.proofs import AnyProof
 from minsep.accounting.certification.records import from_plain, to_plain
+from minsep.budget import Budget
 from minsep.files import write_whole
 from minsep.identity import Description
+from minsep.noise.cost import Reserve
 from minsep.participation import Assumption
 
-FORMAT = 2
+FORMAT = 3
+_WITHOUT_RESERVE = 2  # a format that kept nothing for rounding
 ADJACENCY = "zero-out"
 _MOST_BYTES = 2**30
 _DERIVED = ("passed", "conditional", "statement")
@@ -39,6 +42,8 @@ class Certificate:
     - `mechanism` is the description of what was tested, at `epsilon` and `delta`.
     - `unit` is whose privacy it is, under the `adjacency` of datasets in which one unit's gradients are zero or not.
     - `assumptions` is what is not proven; nothing for most schemes.
+    - `reserve` is the part of epsilon and delta that is kept for rounding in the run, and the number of released values
+      that it covers. The mechanism itself is tested at what is left.
     - `level` and `failure_probability` are those of all tests together; `attempts` is how many mechanisms were tested
       at most.
     - `proofs` are one for each direction.
@@ -52,6 +57,7 @@ class Certificate:
     unit: str
     adjacency: str
     assumptions: tuple[Assumption, ...]
+    reserve: Reserve
     level: float
     failure_probability: float
     attempts: int
@@ -75,6 +81,11 @@ class Certificate:
         return bool(self.assumptions)
 
     @property
+    def tested(self) -> Budget:
+        """What the proofs show of the mechanism in exact numbers: epsilon and delta without the reserve."""
+        return self.reserve.left(Budget(self.epsilon, self.delta))
+
+    @property
     def samples(self) -> int:
         """Number of samples of both directions."""
         return sum(proof.samples for proof in self.proofs)
@@ -88,12 +99,18 @@ class Certificate:
             return f"Not certified as {budget}: {reasons}."
         sentences = " ".join(assumption.sentence for assumption in self.assumptions)
         first = f"CONDITIONAL. {sentences} If that holds: certified" if self.conditional else "Certified"
+        rounding = (
+            f" This includes epsilon {self.reserve.epsilon:g} and delta {self.reserve.delta:g} for rounding in a run "
+            f"that releases up to {self.reserve.values:.3g} values."
+            if self.reserve.values
+            else " It includes nothing for rounding, so no run can rely on it: certify the mechanism again."
+        )
         if self.failure_probability == 0:
-            return f"{first} {budget}."
+            return f"{first} {budget}.{rounding}"
         return (
             f"{first} {budget}, if you run it only because it passed: a mechanism that is not "
-            f"({self.epsilon:g}, {self.level:.6g})-DP passes this test with probability at most "
-            f"{self.failure_probability:.3g}."
+            f"({self.tested.epsilon:.6g}, {self.level:.6g})-DP passes this test with probability at most "
+            f"{self.failure_probability:.3g}.{rounding}"
         )
 
     def to_json(self) -> str:
@@ -104,6 +121,8 @@ class Certificate:
             "statement": self.statement,
             **to_plain(self),
         }
+        if self.format == _WITHOUT_RESERVE:
+            del content["reserve"]
         return json.dumps(content, indent=2, allow_nan=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -120,7 +139,9 @@ class Certificate:
         found = content.get("format") if isinstance(content, dict) else None
         if found is None:
             raise ValueError("This is not a certificate of minsep: it has no format.")
-        if found != FORMAT:
+        if found == _WITHOUT_RESERVE:
+            content["reserve"] = to_plain(Reserve(0, 0.0, 0.0))
+        elif found != FORMAT:
             advice = "certify the mechanism again" if found == 1 else "use a version that reads it"
             raise ValueError(
                 f"The certificate has format {in_short(found)}, but this version of minsep reads format {FORMAT}: "
@@ -136,7 +157,7 @@ class Certificate:
                 "The certificate's outcome does not follow from its proofs: the file was changed."
             )
         here = content["versions"].get("minsep") == version("minsep")
-        if here and derived["statement"] != certificate.statement:
+        if here and found == FORMAT and derived["statement"] != certificate.statement:
             raise ChangedCertificateError(
                 "The certificate's statement does not follow from its numbers: the file was changed."
             )

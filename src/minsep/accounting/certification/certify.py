@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from minsep.accounting.certification.certificate import ADJACENCY, Certificate
 from minsep.accounting.certification.claims import Claim
+from minsep.accounting.certification.promise import Promise
 from minsep.accounting.certification.proofs import AnyProof, Refusal
 from minsep.accounting.certification.prover import Prover, prove_exactly
 from minsep.accounting.directions import DIRECTIONS
@@ -31,6 +32,7 @@ def certify(
     failure_probability: float | None = None,
     max_samples: int | None = None,
     memory: int = DEFAULT_MEMORY,
+    model_size: int | None = None,
     compute: Compute = LOCAL,
     journal: str | os.PathLike[str] | None = None,
     progress: Report | None = None,
@@ -49,6 +51,8 @@ def certify(
     - `failure_probability` (default: delta/100) is the chance that a mechanism passes that should not.
     - `max_samples` ends a test. By default it ends as well when its wealth grows too slowly to get anywhere.
     - `memory` is the most bytes of a table of a law.
+    - `model_size` is the number of trainable parameters. A small part of the budget is kept for rounding in a run that
+      releases so many values in each iteration; by default it is enough for 1e10 released values in all.
     - `compute` says where samples are drawn, and does not change the result; `progress` is told how far it is.
     - `journal`, if given, is a file that holds what was drawn so far. The same call goes on from there, after a crash
       and with any `compute`, and ends in the identical certificate.
@@ -65,8 +69,9 @@ def certify(
     True
     """
     budget = Budget(epsilon, delta)
-    verifier = verifier_for(test, budget.delta, attempts, failure_probability, max_samples)
-    prover = Prover(budget.epsilon, verifier, memory)
+    promise = Promise.of(mechanism.strategy, budget, model_size)
+    verifier = verifier_for(test, promise.tested.delta, attempts, failure_probability, max_samples)
+    prover = Prover(promise.tested.epsilon, verifier, memory)
     inputs = {
         "mechanism": mechanism,
         "epsilon": budget.epsilon,
@@ -76,17 +81,18 @@ def certify(
         "failure_probability": failure_probability,
         "max_samples": max_samples,
         "memory": memory,
+        "model_size": model_size,
     }
     with begin(journal, "certify", inputs, seed, compute, progress) as run:
         prover = replace(prover, compute=run.compute, progress=run.progress)
-        certificate = replace(certify_by(prover, mechanism, budget, run.seed), date=run.date)
+        certificate = replace(certify_by(prover, mechanism, promise, run.seed), date=run.date)
         return run.finish(certificate, certificate.statement)
 
 
 def certify_by(
     prover: Prover,
     mechanism: Mechanism,
-    budget: Budget,
+    promise: Promise,
     seed: int,
     add_proof: AnyProof | None = None,
     expected: float = 0.0,
@@ -96,7 +102,7 @@ def certify_by(
     - `add_proof` is a proof of `add` by the same prover, for the same design with no more noise.
     - `expected` is how many samples of `remove` should do, where that is known.
     """
-    verifier = prover.verifier
+    verifier, budget = prover.verifier, promise.tested
     curve = exact_curve(mechanism, spacing_for(budget.epsilon))
     if curve is not None:
         # Where samples may be drawn as well, a calibration is within delta only if whatever passes keeps their level.
@@ -104,23 +110,24 @@ def certify_by(
         level, chance = (budget.delta, 0.0) if exact_only else (verifier.level, verifier.failure_probability)
         remove, add = (prove_exactly(curve, direction, budget.epsilon, level) for direction in DIRECTIONS)
         if exact_only or (remove.passed and add.passed):
-            return _certificate(prover, mechanism, budget, seed, level, chance, (remove, add))
+            return _certificate(prover, mechanism, promise, seed, level, chance, (remove, add))
     proofs = prover.prove(mechanism, "remove", seed, expected), add_proof or prover.prove(mechanism, "add", seed)
-    return _certificate(prover, mechanism, budget, seed, verifier.level, verifier.failure_probability, proofs)
+    return _certificate(prover, mechanism, promise, seed, verifier.level, verifier.failure_probability, proofs)
 
 
 def not_certified(mechanism: Mechanism, budget: Budget, seed: int, reason: str) -> Certificate:
     """Return a certificate that was refused without a test, and says why."""
-    verifier = verifier_for("betting", budget.delta)
-    remove, add = (Refusal(Claim(direction, budget.epsilon, verifier.level), reason) for direction in DIRECTIONS)
-    prover = Prover(budget.epsilon, verifier)
-    return _certificate(prover, mechanism, budget, seed, verifier.level, verifier.failure_probability, (remove, add))
+    promise = Promise.of(mechanism.strategy, budget, None)
+    verifier, epsilon = verifier_for("betting", promise.tested.delta), promise.tested.epsilon
+    remove, add = (Refusal(Claim(direction, epsilon, verifier.level), reason) for direction in DIRECTIONS)
+    prover = Prover(epsilon, verifier)
+    return _certificate(prover, mechanism, promise, seed, verifier.level, verifier.failure_probability, (remove, add))
 
 
 def _certificate(
     prover: Prover,
     mechanism: Mechanism,
-    budget: Budget,
+    promise: Promise,
     seed: int,
     level: float,
     failure_probability: float,
@@ -129,11 +136,12 @@ def _certificate(
     verifier: Verifier = prover.verifier
     return Certificate(
         mechanism=mechanism.describe(),
-        epsilon=budget.epsilon,
-        delta=budget.delta,
+        epsilon=promise.budget.epsilon,
+        delta=promise.budget.delta,
         unit=mechanism.scheme.unit,
         adjacency=ADJACENCY,
         assumptions=mechanism.scheme.assumptions,
+        reserve=promise.reserve,
         level=level,
         failure_probability=failure_probability,
         attempts=verifier.attempts,

@@ -33,6 +33,7 @@ from minsep.accounting.pairs import AllocationPair, TiltablePair
 from minsep.accounting.reduction import reduction_for, unreduced
 from minsep.accounting.schemes import exact_curve
 from minsep.accounting.sequential import MOST_LEVEL, Wealth, false_pass_probability
+from minsep.budget import Budget
 from minsep.engine import Compute
 from minsep.mechanism import Mechanism
 
@@ -68,7 +69,9 @@ def _check_terms(certificate: Certificate, mechanism: Mechanism) -> None:
     recorded = sorted(assumption.name for assumption in certificate.assumptions)
     needed = sorted(assumption.name for assumption in scheme.assumptions)
     _require(recorded == needed, f"the assumptions are {recorded}, but should be {needed}")
-    level, chance, delta = certificate.level, certificate.failure_probability, certificate.delta
+    budget = Budget(certificate.epsilon, certificate.delta)
+    _require(certificate.reserve.suffices(mechanism.strategy, budget), "the reserve for rounding is too small")
+    level, chance, delta = certificate.level, certificate.failure_probability, certificate.tested.delta
     _require(certificate.epsilon > 0 and certificate.attempts >= 1, "epsilon or attempts is out of its range")
     _require(0 < level <= delta < 1 and 0 <= chance < 1, "level or failure_probability is out of its range")
     whole = (level + chance * (1 - level)) / delta
@@ -77,7 +80,7 @@ def _check_terms(certificate: Certificate, mechanism: Mechanism) -> None:
 
 
 def _check_proof(proof: AnyProof, certificate: Certificate, mechanism: Mechanism, compute: Compute) -> None:
-    epsilon, direction = certificate.epsilon, proof.direction
+    epsilon, direction = certificate.tested.epsilon, proof.direction
     if isinstance(proof, ExactProof):
         curve = exact_curve(mechanism, spacing_for(epsilon))
         _require(curve is not None and curve.method == proof.method, f"there is no {proof.method} curve")

@@ -8,6 +8,7 @@ from minsep._validation import shortened
 from minsep.accounting.certification.certificate import Certificate
 from minsep.accounting.certification.certify import certify_by
 from minsep.accounting.certification.checker import CheckError, check
+from minsep.accounting.certification.promise import Promise
 from minsep.accounting.certification.proofs import BoundProof, MomentProof, SampledProof, TangentProof
 from minsep.accounting.certification.prover import Prover
 from minsep.accounting.sequential import verifier_for
@@ -81,12 +82,12 @@ def _reproduce(certificate: Certificate, compute: Compute) -> None:
     betting = certificate.test == "betting"
     verifier = verifier_for(
         certificate.test,
-        certificate.delta,
+        certificate.tested.delta,
         certificate.attempts,
         (certificate.failure_probability or None) if betting else None,
         certificate.max_samples,
     )
-    prover = Prover(certificate.epsilon, verifier, certificate.memory, compute)
+    prover = Prover(certificate.tested.epsilon, verifier, certificate.memory, compute)
     add_proof = None
     match certificate.proofs[1]:
         case SampledProof(noise_multiplier=sigma, seed=seed) if (sigma, seed) != (
@@ -100,8 +101,9 @@ def _reproduce(certificate: Certificate, compute: Compute) -> None:
             | BoundProof(noise_multiplier=sigma)
         ):
             add_proof = prover.prove(mechanism.with_noise_multiplier(sigma), "add", certificate.seed)
-    budget = Budget(certificate.epsilon, certificate.delta)
-    again = certify_by(prover, mechanism, budget, certificate.seed, add_proof, certificate.proofs[0].samples)
+    promise = Promise(Budget(certificate.epsilon, certificate.delta), certificate.reserve)
+    again = certify_by(prover, mechanism, promise, certificate.seed, add_proof, certificate.proofs[0].samples)
+    again = replace(again, format=certificate.format)
     difference = _difference(json.loads(certificate.to_json()), json.loads(again.to_json()))
     if difference:
         made_by, here = certificate.versions.get("minsep"), again.versions["minsep"]

@@ -1,11 +1,15 @@
-"""Conversion of JAX arrays to NumPy and back, bit by bit."""
+"""Double precision in JAX, and conversion of its arrays to NumPy and back, bit by bit."""
 
 from typing import Any
 
 import jax
+import jax.experimental
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
+
+# A block with or without double precision, under the name that it has in this version of JAX.
+enable_x64: Any = getattr(jax if hasattr(jax, "enable_x64") else jax.experimental, "enable_x64")  # noqa: B009
 
 
 def to_array(value: Any) -> tuple[NDArray[Any], str] | None:

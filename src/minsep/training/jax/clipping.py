@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from minsep import _validation as validate
-from minsep.training.jax.noise import noise_dtype
+from minsep.training.jax.arrays import enable_x64
 from minsep.training.run import CLIP_MARGIN, check_clip_norm
 
 Tree = Any
@@ -36,8 +37,7 @@ def clipped_gradient(
     - Examples whose mask is false do not contribute.
     - Scales (None, or a tree like the parameters) multiply each gradient before it is clipped.
 
-    Sums are float64 if jax_enable_x64 is set, and float32 otherwise: see docs/rounding.md. A gradient that is not
-    finite makes the sum not finite.
+    Sums are float64, whether or not jax_enable_x64 is set. A gradient that is not finite makes the sum not finite.
 
     >>> def loss(weights, x, y):
     ...     return (weights @ x - y) ** 2
@@ -50,11 +50,14 @@ def clipped_gradient(
     micro_batch = validate.integer(micro_batch=micro_batch, at_least=1)
     gradients_of = jax.vmap(jax.grad(loss), in_axes=(None, 0, 0))
 
-    def sum_of_some(parameters: Tree, scales: Tree | None, total: Tree, some: Any) -> Tree:
+    def sum_of_some(parameters: Tree, scales: Tree | None, double: bool, total: Tree, some: Any) -> Tree:
         inputs, targets, mask = some
-        gradients = jax.tree.map(_at_least_single, gradients_of(parameters, inputs, targets))
-        if scales is not None:
-            gradients = jax.tree.map(jnp.multiply, gradients, scales)
+        # The user's loss is traced as the user has set it.
+        with enable_x64(double):
+            gradients = jax.tree.map(_at_least_single, gradients_of(parameters, inputs, targets))
+            if scales is not None:
+                gradients = jax.tree.map(jnp.multiply, gradients, scales)
+            factors = _factors(gradients, clip_norm, per_layer)
 
         def add(total: jax.Array, gradient: jax.Array, factors: jax.Array) -> jax.Array:
             # Padding is removed by `where`, because zero times a value that is not finite is not zero.
@@ -66,19 +69,22 @@ def clipped_gradient(
                 precision=jax.lax.Precision.HIGHEST,
             )
 
-        return jax.tree.map(add, total, gradients, _factors(gradients, clip_norm, per_layer))
+        return jax.tree.map(add, total, gradients, factors)
 
     @jax.jit
     def clipped_sum(parameters: Tree, inputs: Tree, targets: Tree, mask: jax.Array, scales: Tree | None) -> Tree:
         def in_micro_batches(array: jax.Array) -> jax.Array:
             return array.reshape(-1, micro_batch, *array.shape[1:])
 
-        zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, noise_dtype()), parameters)
-        if mask.shape[0] == 0:
-            return zero
-        parts = jax.tree.map(in_micro_batches, (inputs, targets, mask))
-        total, _ = jax.lax.scan(lambda total, some: (sum_of_some(parameters, scales, total, some), None), zero, parts)
-        return total
+        double = jnp.result_type(float) == jnp.float64
+        parts = jax.tree.map(in_micro_batches, (inputs, targets, mask)) if mask.shape[0] else None
+        with enable_x64(True):
+            zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, jnp.float64), parameters)
+            if parts is None:
+                return zero
+            add = partial(sum_of_some, parameters, scales, double)
+            total, _ = jax.lax.scan(lambda total, some: (add(total, some), None), zero, parts)
+            return total
 
     return clipped_sum
 

@@ -1,6 +1,6 @@
-"""Correlated noise in JAX: rows of C^-1 Z by the recursion, with past rows in a ring buffer."""
+"""Releases in JAX: sums go to the host, where noise is made, and come back with it."""
 
-from collections.abc import Callable
+import threading
 from typing import Any, NamedTuple
 
 import jax
@@ -8,107 +8,109 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from minsep.arrays import FloatArray
 from minsep.mechanism import Mechanism
-from minsep.randomness import Key, NormalRows
-from minsep.strategy import BandedInverseToeplitz, BandedToeplitz
-
-Row = NDArray[np.floating[Any]]
-Normals = Callable[[int], Row]
-"""Return a row of Z, from its number: independent normals with the noise multiplier as standard deviation."""
+from minsep.noise import NoiseStream
+from minsep.randomness import Key
+from minsep.training.jax.arrays import enable_x64
 
 
 class NoiseState(NamedTuple):
     """The state of correlated noise between two steps.
 
-    - `past`: past rows (of C^-1 Z for a banded C, of Z for a banded C^-1), each at its position modulo their number.
-    - `position`: number of rows drawn so far.
+    - `position`: number of rows released so far. Past rows are kept on the host.
     """
 
-    past: jax.Array
     position: jax.Array
 
 
-def noise_dtype() -> np.dtype[Any]:
-    """Return the dtype of noise and of sums of gradients: float64 if jax_enable_x64 is set, and float32 otherwise.
+class Releases:
+    """Noisy sums as a pure function of the sums and of the number of their row.
 
-    Noise on a coarser grid than the sums would reveal the last bits of the sums.
-    """
-    # Asked for without an operation: it is called on the host within compiled code, where one may wait for ever.
-    return np.dtype(jax.dtypes.canonicalize_dtype(float))
-
-
-def secure_normals(mechanism: Mechanism, size: int, key: Key) -> Normals:
-    """Return the rows of Z that `Mechanism.noise` uses under the same key, as a function of their number.
-
-    - `mechanism`: provides the noise multiplier.
-    - `size`: length of a row.
+    - `mechanism`: provides C and the noise multiplier.
+    - `size`: number of values of a sum.
     - `key`: the secret key, from `Mechanism.noise_key`.
+    - `clip_norm`: bound on the norm of the gradient of one example.
+    - `divisor`: what noisy sums are divided by.
+
+    Rows in order are cheap. An earlier row, or one that was skipped to, costs all rows before it.
     """
-    rows = NormalRows(key)
 
-    def row(position: int) -> Row:
-        out: Row = np.zeros(size, dtype=noise_dtype())
-        rows.add_to(out[None], position, mechanism.noise_multiplier)
-        return out
+    def __init__(self, mechanism: Mechanism, size: int, key: Key, clip_norm: float, divisor: float) -> None:
+        self._mechanism, self._size, self._key = mechanism, size, key
+        self._clip_norm, self._divisor = clip_norm, divisor
+        self._lock = threading.Lock()
+        self._stream = self._first()
 
-    return row
+    def __call__(self, position: Any, sums: Any) -> FloatArray:
+        """Return noisy sums over the divisor. They are NaN beyond the last row, and where sums cannot be released.
 
+        - `position`: number of the row, from 0.
+        - `sums`: a flat array.
+        """
+        noisy, row = np.array(sums, dtype=np.float64), int(position)
+        if row >= self._mechanism.iterations:
+            return np.full_like(noisy, np.nan)
+        with self._lock:
+            if row < self._stream.position:
+                self._stream = self._first()
+            while self._stream.position < row:
+                next(self._stream)
+            try:
+                self._stream.release_next(noisy, self._clip_norm)
+            except ValueError:
+                return np.full_like(noisy, np.nan)
+        return noisy / self._divisor
 
-def first_state(mechanism: Mechanism, size: int) -> NoiseState:
-    """Return the state before the first row: `bands - 1` rows of zeros.
-
-    - `mechanism`: its strategy must be banded or have a banded inverse.
-    - `size`: length of a row.
-    """
-    past = jnp.zeros((_coefficients(mechanism).size - 1, size), dtype=noise_dtype())
-    return NoiseState(past, jnp.zeros((), dtype=jnp.int32))
-
-
-def next_row(mechanism: Mechanism, normals: jax.Array, state: NoiseState) -> tuple[jax.Array, NoiseState]:
-    """Return the next row of C^-1 Z, and the state after it. Rows beyond the last one are NaN.
-
-    - `mechanism`: provides C.
-    - `normals`: the next row of Z.
-    - `state`: the state after the previous row.
-    """
-    first, *later = _coefficients(mechanism)
-    count = len(later)
-    slots = jnp.arange(count)
-    weights = jnp.asarray(np.array(later, dtype=noise_dtype()))[(state.position - 1 - slots) % max(count, 1)]
-    reach_back = jnp.matmul(weights, state.past, precision=jax.lax.Precision.HIGHEST)
-    if isinstance(mechanism.strategy, BandedToeplitz):
-        row = kept = (normals - reach_back) / noise_dtype().type(first)
-    else:
-        row, kept = noise_dtype().type(first) * normals + reach_back, normals
-    past = state.past.at[state.position % count].set(kept) if count else state.past
-    row = jnp.where(state.position < mechanism.iterations, row, jnp.nan)
-    return row, NoiseState(past, state.position + 1)
+    def _first(self) -> NoiseStream:
+        mechanism = self._mechanism
+        return NoiseStream(
+            mechanism.strategy,
+            mechanism.noise_multiplier,
+            self._size,
+            None,
+            self._key,
+            fingerprint=mechanism.fingerprint,
+        )
 
 
-def draw(normals: Normals, size: int, position: jax.Array) -> jax.Array:
-    """Return a row of Z, also within compiled code. It is computed on the host.
+def released(releases: Releases, position: jax.Array, sums: jax.Array, dtype: Any) -> jax.Array:
+    """Return noisy sums, also within compiled code. They are computed on the host.
 
-    - `normals`: a pure function from the number of a row to its values.
-    - `size`: length of the row.
+    - `releases`: adds the noise.
     - `position`: number of the row, from 0.
+    - `sums`: a flat vector.
+    - `dtype`: that of the result.
     """
 
-    def on_host(position: Any) -> Row:
-        return normals(int(position))
+    def on_host(position: Any, sums: Any) -> NDArray[Any]:
+        return releases(position, sums).astype(dtype)
 
-    if not isinstance(position, jax.core.Tracer):
-        return jnp.asarray(on_host(position))
-    shape = jax.ShapeDtypeStruct((size,), noise_dtype())  # type: ignore[no-untyped-call]
-    row: jax.Array = jax.pure_callback(on_host, shape, position)
-    return row
+    if not isinstance(position, jax.core.Tracer) and not isinstance(sums, jax.core.Tracer):
+        return jnp.asarray(on_host(position, sums))
+    shape = jax.ShapeDtypeStruct(sums.shape, dtype)  # type: ignore[no-untyped-call]
+    result: jax.Array = jax.pure_callback(on_host, shape, position, sums)
+    return result
 
 
-def _coefficients(mechanism: Mechanism) -> NDArray[np.float64]:
-    match mechanism.strategy:
-        case BandedToeplitz() as strategy:
-            return strategy.coefficients
-        case BandedInverseToeplitz() as strategy:
-            return strategy.noise_coefficients
-    raise ValueError(
-        f"strategy is {mechanism.strategy!r}, but in JAX it must be a BandedToeplitz or BandedInverseToeplitz."
+def flattened(tree: Any) -> jax.Array:
+    """Return the leaves of a tree as one vector in double precision, in or outside of compiled code.
+
+    - `tree`: arrays. Their order is that of `jax.tree.leaves`.
+    """
+    with enable_x64(True):
+        return jnp.concatenate([jnp.ravel(leaf).astype(jnp.float64) for leaf in jax.tree.leaves(tree)])
+
+
+def unflattened(flat: jax.Array, like: Any) -> Any:
+    """Return a tree whose leaves are parts of a vector.
+
+    - `flat`: the vector.
+    - `like`: a tree of arrays of the shapes of the leaves.
+    """
+    leaves, structure = jax.tree.flatten(like)
+    ends = np.cumsum([int(np.prod(np.shape(leaf))) for leaf in leaves])
+    parts = jnp.split(flat, ends[:-1])
+    return jax.tree.unflatten(
+        structure, [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]
     )

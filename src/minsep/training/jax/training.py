@@ -9,13 +9,11 @@ import optax
 
 from minsep import _validation as validate
 from minsep.mechanism import Mechanism
-from minsep.randomness import Key
 from minsep.state import State
 from minsep.training.base import Training
 from minsep.training.jax.arrays import from_array, to_array
 from minsep.training.jax.clipping import LossOfOne, Tree, clipped_gradient, padded
-from minsep.training.jax.noise import NoiseState
-from minsep.training.jax.transformation import transformation
+from minsep.training.jax.noise import flattened, unflattened
 from minsep.training.randomness import refusing_shared_draws
 from minsep.training.run import PrivateRun, refuse_gradient
 from minsep.training.stability import warn_if_unstable
@@ -28,13 +26,13 @@ class PrivateTraining(Training):
     """Parameters in private training: batches and noise of a mechanism, clipped gradients, then an optax optimiser.
 
     A step passes (sum of clipped gradients + clip norm * row of noise) / expected batch to the optimiser as the
-    gradient, also for an empty batch. The same seed gives the same batches and noise as
-    `minsep.training.torch.PrivateTraining`.
+    gradient, also for an empty batch. The noise is added on the host, as `minsep.release` does. The same seed gives the
+    same batches and noise as `minsep.training.torch.PrivateTraining`.
 
     - `parameters`: a tree of arrays, the initial values.
     - `loss(parameters, input, target)` is the loss of one example.
     - `optimizer`: any gradient transformation of optax.
-    - `mechanism`: provides batches and noise. Its strategy must be banded or have a banded inverse.
+    - `mechanism`: provides batches and noise.
     - `num_examples`: size of the dataset.
     - `clip_norm`: bound on the norm of the gradient of one example, over all parameters.
     - `expected_batch`: the public divisor, never the actual batch size. None is the expected batch size of the sampling
@@ -92,6 +90,7 @@ class PrivateTraining(Training):
             certificate=certificate,
             verify=verify,
             seed=seed,
+            size=sum(int(np.prod(np.shape(leaf))) for leaf in jax.tree.leaves(parameters)),
         )
         self._micro_batch = validate.integer(micro_batch=micro_batch, at_least=1)
         self._optimizer = optimizer
@@ -103,8 +102,9 @@ class PrivateTraining(Training):
         if self._stability is not None:
             _second_moments(self._state)
             warn_if_unstable(mechanism, self._run.clip_norm, self._run.expected_batch)
-        self._use_key(mechanism.noise_key(seed))
-        self._noise = self._private.init(self.parameters)
+        self._forms = _shapes(self.parameters)
+        self._noise = mechanism.noise(sum(int(np.prod(shape)) for shape, _ in self._forms), seed=seed)
+        self._sums, self._update = jax.jit(self._compiled_sums), jax.jit(self._compiled_update)
 
     def step(self, inputs: Tree, targets: Tree) -> None:
         """Train on the examples of the next batch: all of them, and no others.
@@ -119,31 +119,36 @@ class PrivateTraining(Training):
             raise ValueError(f"The examples have first dimensions {sorted(counts)}, but these must be equal.")
         (count,) = counts
         self._run.expect(count)
+        if _shapes(self.parameters) != self._forms:
+            raise RuntimeError(
+                "The parameters have other shapes or dtypes than when the training was constructed: construct the "
+                "training with their final form."
+            )
         some = padded((inputs, targets), count, self._micro_batch)
         with refusing_shared_draws():
-            changed, finite = self._step(self.parameters, self._state, self._noise, *some)
+            sums = np.array(self._sums(self.parameters, self._state, *some))
         with self._run.step(count):
-            if not bool(finite):
+            if not np.isfinite(sums).all():
                 raise refuse_gradient(self.steps + 1)
-            self.parameters, self._state, self._noise = changed
+            self._noise.release_next(sums, self._run.clip_norm)
+            gradient = (sums / self._run.expected_batch).astype(jax.dtypes.canonicalize_dtype(float))
+            self.parameters, self._state = self._update(self.parameters, self._state, gradient)
+        if jax.default_backend() != "cpu":  # where the host has cores to spare
+            self._noise.prepare()
 
     def _content(self) -> State:
-        return {"key": self._key.hex(), "leaves": jax.tree.leaves((self.parameters, self._state, self._noise))}
+        return {"noise": self._noise.state_dict(), "leaves": jax.tree.leaves((self.parameters, self._state))}
 
     def _noise_position(self, content: State) -> int:
-        return int(self._trees(content)[2].position)
+        return validate.integer(position=content["noise"].get("position"), at_least=0)
 
     def _restore(self, content: State) -> None:
-        self._use_key(Key.from_hex(content["key"]))
-        self.parameters, self._state, self._noise = self._trees(content)
-
-    def _trees(self, content: State) -> tuple[Tree, Tree, NoiseState]:
-        """Return the parameters, the optimiser state and the noise state of a content."""
-        structure = jax.tree.structure((self.parameters, self._state, self._noise))
-        trees: tuple[Tree, Tree, NoiseState] = jax.tree.unflatten(structure, content["leaves"])
-        if _shapes(trees) != _shapes((self.parameters, self._state, self._noise)):
+        structure = jax.tree.structure((self.parameters, self._state))
+        trees: tuple[Tree, Tree] = jax.tree.unflatten(structure, content["leaves"])
+        if _shapes(trees) != _shapes((self.parameters, self._state)):
             raise ValueError("The checkpoint holds arrays of other shapes or dtypes than this training has.")
-        return trees
+        self._noise.load_state_dict(content["noise"])
+        self.parameters, self._state = trees
 
     def _identity(self) -> State:
         trees = self.parameters, self._state
@@ -155,27 +160,24 @@ class PrivateTraining(Training):
             scale_stability=self._stability,
         )
 
-    def _use_key(self, key: Key) -> None:
-        self._key = key
-        run = self._run
-        self._private = transformation(run.mechanism, run.clip_norm, run.expected_batch, None, key)
-        # The past rows are changed in place.
-        self._step = jax.jit(self._compiled_step, donate_argnums=2)
+    def _compiled_sums(self, parameters: Tree, state: Tree, inputs: Tree, targets: Tree, mask: jax.Array) -> jax.Array:
+        """Return the sum of clipped gradients as one vector in double precision."""
+        return flattened(self._clipped(parameters, inputs, targets, mask, self._scales(state)))
 
-    def _compiled_step(
-        self, parameters: Tree, state: Tree, noise: NoiseState, inputs: Tree, targets: Tree, mask: jax.Array
-    ) -> tuple[tuple[Tree, Tree, NoiseState], jax.Array]:
-        stability, scales = self._stability, None
-        if stability is not None:
-            scales = jax.tree.map(lambda moment: 1 / (jnp.sqrt(moment) + stability), _second_moments(state))
-        sums = self._clipped(parameters, inputs, targets, mask, scales)
-        finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(sums)]).all()
-        gradient, noise = self._private.update(sums, noise)
+    def _compiled_update(self, parameters: Tree, state: Tree, noisy: jax.Array) -> tuple[Tree, Tree]:
+        """Return parameters and state of the optimiser after a step with a noisy gradient."""
+        gradient, scales = unflattened(noisy, parameters), self._scales(state)
         if scales is not None:
             gradient = jax.tree.map(jnp.divide, gradient, scales)
         gradient = jax.tree.map(lambda value, parameter: value.astype(parameter.dtype), gradient, parameters)
         updates, state = self._optimizer.update(gradient, state, parameters)
-        return (optax.apply_updates(parameters, updates), state, noise), finite
+        return optax.apply_updates(parameters, updates), state
+
+    def _scales(self, state: Tree) -> Tree | None:
+        stability = self._stability
+        if stability is None:
+            return None
+        return jax.tree.map(lambda moment: 1 / (jnp.sqrt(moment) + stability), _second_moments(state))
 
 
 def _shapes(trees: Tree) -> list[list[Any]]:

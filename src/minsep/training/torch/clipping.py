@@ -73,7 +73,8 @@ class ClippedSum:
         - `flat`: the gradients.
         """
         for parameter, part in zip(self.parameters.values(), self.parts(flat).values(), strict=True):
-            parameter.grad = part.view_as(parameter).to(parameter.device, parameter.dtype)
+            # A copy: in float64 it would share memory with the next sum.
+            parameter.grad = part.view_as(parameter).to(parameter.device, parameter.dtype, copy=True)
 
     def add_to(
         self, flat: Tensor, inputs: Examples, targets: Examples, scales: Tensor | None, seeds_of: SeedsOf

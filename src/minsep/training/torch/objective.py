@@ -44,11 +44,23 @@ class Objective:
                 raise ValueError(
                     f"model has the parameter {name!r} of {parameter.dtype}, but it must have a real floating dtype."
                 )
+        self._forms = {name: _form(value) for name, value in self.parameters.items()}
         self._sizes = [parameter.numel() for parameter in self.parameters.values()]
         self.size = sum(self._sizes)
         double = any(parameter.dtype == torch.float64 for parameter in self.parameters.values())
         self.dtype = torch.float64 if double else torch.float32
         self.device = next(iter(self.parameters.values())).device
+
+    def refuse_changes(self) -> None:
+        """Refuse a model whose trainable parameters are no longer those it had when the training was constructed."""
+        now = {name: value for name, value in self.model.named_parameters() if value.requires_grad}
+        for name in self.parameters.keys() | now.keys():
+            before, here = self._forms.get(name), _form(now[name]) if name in now else None
+            if before != here or now[name] is not self.parameters[name]:
+                raise RuntimeError(
+                    f"The parameter {name!r} of the model is {_in_words(here)}, but it was {_in_words(before)} when "
+                    "the training was constructed: construct the training after the model has its final form."
+                )
 
     def layers(self) -> list[list[str]]:
         """Return the names of the parameters, in groups that belong to one module."""
@@ -84,6 +96,14 @@ class Objective:
                 f'loss returned {what} for one example, but it must return one number: use reduction="mean" or "sum".'
             )
         return value
+
+
+def _form(parameter: Tensor) -> tuple[str, tuple[int, ...], str]:
+    return str(parameter.dtype), tuple(parameter.shape), str(parameter.device)
+
+
+def _in_words(form: tuple[str, tuple[int, ...], str] | None) -> str:
+    return "not trained" if form is None else f"{form[0]} of shape {form[1]} on {form[2]}"
 
 
 def _as_batch(tensor: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -67,13 +68,31 @@ class Processes:
             raise ValueError(f"The model has {size} parameters, but {self.count} processes need at least one each.")
         return size * self.rank // self.count, size * (self.rank + 1) // self.count
 
-    def add_up(self, flat: Tensor) -> None:
-        """Set a vector to the sum of the vectors of all processes.
+    def sum_of_part(self, flat: Tensor) -> Tensor:
+        """Return this process's part of the sum of the vectors of all processes, added up in their order.
 
+        - `flat`: the vector of this process. Its parts are those of `columns`.
+        """
+        sizes = self._sizes(flat)
+        received = flat.new_empty(self.count, sizes[self.rank])
+        together.all_to_all_single(received.view(-1), flat, [sizes[self.rank]] * self.count, sizes)
+        total = received[0].clone()
+        for part in received[1:]:
+            total += part
+        return total
+
+    def share_part(self, part: Tensor, flat: Tensor) -> None:
+        """Set a vector to the parts of all processes.
+
+        - `part`: the part of this process.
         - `flat`: changed in place.
         """
-        if self.count > 1:
-            together.all_reduce(flat)
+        sizes = self._sizes(flat)
+        together.all_to_all_single(flat, part.repeat(self.count), sizes, [sizes[self.rank]] * self.count)
+
+    def _sizes(self, flat: Tensor) -> list[int]:
+        ends = [len(flat) * rank // self.count for rank in range(self.count + 1)]
+        return [end - begin for begin, end in pairwise(ends)]
 
     def gather(
         self, part: NDArray[np.floating], columns: list[tuple[int, int]], size: int

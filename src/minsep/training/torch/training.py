@@ -12,8 +12,10 @@ from torch import distributed as together
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from minsep import _validation as validate
+from minsep.engine import available_cores
 from minsep.mechanism import Mechanism
 from minsep.noise import NoiseStream
+from minsep.noise.grid import MOST_STEPS, refuse_sum
 from minsep.state import State
 from minsep.training.base import Training
 from minsep.training.run import PrivateRun, check_clip_norm, refuse_gradient
@@ -41,7 +43,8 @@ class PrivateTraining(Training):
     """A model in private training: batches and noise of a mechanism, clipped gradients, then an optimiser.
 
     A step passes (sum of clipped gradients + clip norm * row of noise) / expected batch to the optimiser as the
-    gradient, also for an empty batch. It returns nothing, because losses and norms of a batch are not private.
+    gradient, also for an empty batch. The noisy sum is rounded to a public grid, as `minsep.release` does. A step
+    returns nothing, because losses and norms of a batch are not private.
 
     - `model`: any module without layers that mix or store examples.
     - `loss(outputs, targets)` is called for one example at a time, as a batch of one.
@@ -56,8 +59,8 @@ class PrivateTraining(Training):
     - `clipping`: "vmap" holds the gradient of every example of a micro-batch. "ghost" computes norms from what layers
       saw, so that memory does not grow with examples times parameters. "auto" is "vmap" up to 256 MiB of gradients.
     - `per_layer`: whether each of K modules is clipped to `clip_norm / sqrt(K)`.
-    - `noise`: "host" makes noise on the host, with AES. "device" makes and keeps it where the model is, with ChaCha20.
-      "auto" is "host" for a model on the CPU, where that is faster, and "device" otherwise.
+    - `noise`: "host" makes noise on the host. "device" makes and keeps the same noise where the model is. "auto" is
+      "host" for a model on the CPU, where that is faster, and "device" otherwise.
     - `scaling`: scales gradients before they are clipped, for Adam. None leaves them unscaled. A clip norm at which
       the second moments would feed on their own noise gives a warning that names the largest stable one.
     - `schedule(step)` is a factor of the optimiser's learning rates, a function of the step (from 0) alone. None keeps
@@ -129,6 +132,7 @@ class PrivateTraining(Training):
             certificate=certificate,
             verify=verify,
             seed=seed,
+            size=self._clipped.size,
             rank=self._processes.rank,
             processes=self._processes.count,
         )
@@ -137,7 +141,11 @@ class PrivateTraining(Training):
             warn_if_unstable(mechanism, self._run.clip_norm, self._run.expected_batch, decay)
         self._noise_kind = _kind_of_noise(noise, self._clipped.device, self._sharded)
         self._processes.agree(json.dumps([self._identity(), seed, self._noise_kind]))
-        self._columns, self._noisy = self._places()
+        self._columns = (
+            self._clipped.columns
+            if isinstance(self._clipped, ShardedSum)
+            else [self._processes.columns(self._clipped.size)]
+        )
         self._noise = self._noise_stream(seed)
         shared = (*model.buffers(),) if self._sharded else (*model.parameters(), *model.buffers())
         self._processes.share_tensors([tensor.data for tensor in shared])
@@ -197,26 +205,27 @@ class PrivateTraining(Training):
                 f"There are {examples} inputs and {count_examples(targets)} targets, but these must be equal in number."
             )
         indices, seeds = self._run.expect(examples), self._run.example_seeds
+        self._clipped.objective.refuse_changes()
         scales = None if self._scaling is None else self._scaling.scales(self.optimizer, self._clipped)
         flat = self._flat.zero_()
         try:
             self._clipped.add_to(
                 flat, inputs, targets, scales, lambda part: [seeds.of(self.steps, int(i)) for i in indices[part]]
             )
-        except ModelChangedError:
-            self._run.interrupt()
+            # Until here nothing was drawn or changed.
+            with self._run.step(examples):
+                self._release(flat)
+                flat.div_(self._run.expected_batch)
+                if scales is not None:
+                    flat.div_(scales)
+                self._update(flat)
+        except BaseException as error:
+            flat.zero_()  # a sum without noise is left nowhere
+            if isinstance(error, ModelChangedError):
+                self._run.interrupt()
             raise
-        # Until here nothing was drawn or changed.
-        with self._run.step(examples):
-            self._add_noise(flat[self._noisy])
-            if not self._sharded:
-                self._processes.add_up(flat)
-            if not self._processes.all_true(bool(torch.isfinite(flat).all())):
-                raise refuse_gradient(self.steps + 1)
-            flat.div_(self._run.expected_batch)
-            if scales is not None:
-                flat.div_(scales)
-            self._update(flat)
+        if torch.get_num_threads() < available_cores():
+            self._noise.prepare()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write model, optimiser, batches, noise and certificate to one file that only its owner can read.
@@ -247,14 +256,8 @@ class PrivateTraining(Training):
 
     def _restore(self, content: State) -> None:
         noise = content["noise"]
-        kind = "device" if noise["stream"] == "device noise" else "host"
-        if kind != self._noise_kind:
-            raise ValueError(
-                f'noise is "{self._noise_kind}", but the checkpoint is of a run with noise="{kind}": resume with that.'
-            )
         if self._processes.count > 1:
-            columns = [list(part) for part in self._columns]
-            noise = {**noise, "columns": columns[0] if kind == "host" else columns}
+            noise = {**noise, "columns": [list(part) for part in self._columns]}
             noise["memory"] = np.ascontiguousarray(noise["memory"][:, columns_of(self._columns)])
         self._noise.load_state_dict(noise)
         self.model.load_state_dict(restored(content["model"], dict(self.model.state_dict())))
@@ -274,30 +277,30 @@ class PrivateTraining(Training):
             optimizer=type(self.optimizer).__name__,
         )
 
-    def _places(self) -> tuple[list[tuple[int, int]], slice]:
-        """Return which columns of the noise this process makes, and where they are in its flat vector."""
-        if isinstance(self._clipped, ShardedSum):
-            return self._clipped.columns, slice(None)
-        columns = self._processes.columns(self._clipped.size)
-        return [columns], slice(*columns)
-
     def _noise_stream(self, seed: int | None) -> NoiseStream | DeviceNoiseStream:
         mechanism, size = self.mechanism, self._clipped.size
-        dtype = np.dtype(np.float64 if self._clipped.dtype == torch.float64 else np.float32)
         alone = self._processes.count == 1
         if self._noise_kind == "host":
-            return mechanism.noise(size, dtype, seed=seed, columns=None if alone else self._columns[0])
+            return mechanism.noise(size, seed=seed, columns=None if alone else self._columns[0])
         columns = None if alone else self._columns
-        return DeviceNoiseStream(mechanism, size, dtype, self._clipped.device, mechanism.noise_key(seed), columns)
+        return DeviceNoiseStream(mechanism, size, self._clipped.device, mechanism.noise_key(seed), columns)
 
-    def _add_noise(self, part: Tensor) -> None:
+    def _release(self, flat: Tensor) -> None:
+        """Set the vector of this process to released sums. Each value is released by the process that has its noise."""
+        together = self._processes.count > 1 and not self._sharded
+        own = self._processes.sum_of_part(flat) if together else flat
+        unit = self._noise.grid.unit(self._run.clip_norm)
+        if not self._processes.all_true(bool((own.abs() < MOST_STEPS * unit).all())):  # false for NaN
+            raise refuse_sum(unit) if bool(own.isfinite().all()) else refuse_gradient(self.steps + 1)
         if isinstance(self._noise, DeviceNoiseStream):
-            self._noise.add_next_to(part, self._run.clip_norm)
-            return
-        on_host = part if part.device.type == "cpu" else torch.zeros(part.shape, dtype=part.dtype)
-        self._noise.add_next_to(on_host.numpy(), self._run.clip_norm)
-        if on_host is not part:
-            part.add_(on_host.to(part.device))
+            self._noise.release_next(own, self._run.clip_norm)
+        else:
+            on_host = own.cpu()
+            self._noise.release_next(on_host.numpy(), self._run.clip_norm)
+            if on_host is not own:
+                own.copy_(on_host)
+        if together:
+            self._processes.share_part(own, flat)
 
     def _update(self, flat: Tensor) -> None:
         self._clipped.set_gradients(flat)

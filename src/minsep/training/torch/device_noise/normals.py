@@ -1,8 +1,6 @@
-"""Standard normal variates as a function of (key, row, column), on any device.
+"""Standard normal variates as a function of (key, row, column), on any device: those of `minsep.randomness.NormalRows`.
 
-The Box-Muller transform in float64, from ChaCha20. A block gives eight values: columns 8 k to 8 k + 7 of row r are
-block k under the nonce r. Radius and angle each take 52 bits, so values reach 8.57 standard deviations (a normal
-variate lies beyond with probability 1e-17) and are always finite.
+The words are the same, bit for bit. The values differ by the rounding of the device's logarithm, sine and cosine.
 """
 
 import math
@@ -10,60 +8,75 @@ import math
 import torch
 from torch import Tensor
 
-from minsep.randomness import Key
-from minsep.training.torch.device_noise.chacha import blocks, key_words
+from minsep.randomness import STRIPE, Key
+from minsep.training.torch.device_noise.chacha import WORDS, blocks, key_words
 
-_VALUES = 8
-_MOST_COLUMNS = _VALUES << 32
-_UNIT = 2.0**-52
-# What elementary functions of two devices may differ by, in units of the standard deviation.
-_AGREEMENT = 1e-12
+_PAIRS = STRIPE // 2
+_NORMALS, _MORE_BITS = 0, 1  # planes of the cipher
+_MOST_COLUMNS = WORDS // 2 << 32  # the cipher counts blocks in 32 bits
+_UNIT, _UNIT_64 = 2.0**-74, 2.0**-64
+# What elementary functions of two devices may differ by, in standard deviations.
+_AGREEMENT = 2.0**-45
 
 
 class DeviceNormals:
     """Rows of independent standard normal variates, made on a device.
 
-    - `key`: the secret key. The cipher's key is derived from it, so that none is used by two generators.
+    - `key`: the secret key.
     - `device`: where values are made. A device other than the host is first compared with the host, and refused if it
       computes other values.
 
     >>> normals = DeviceNormals(Key.from_seed(0), torch.device("cpu"))
-    >>> whole = normals.rows(first=3, count=2, columns=(0, 100))
-    >>> bool((normals.rows(first=4, count=1, columns=(13, 50)) == whole[1:, 13:50]).all())
+    >>> whole = normals.row(3, columns=(0, 3000))
+    >>> bool((normals.row(3, columns=(1030, 1040)) == whole[1030:1040]).all())
     True
     """
 
     def __init__(self, key: Key, device: torch.device) -> None:
-        self._words = key_words(key.derive("ChaCha20").secret)
+        self._words = key_words(key.secret)
         self._device = device
         if device.type != "cpu":
             self._compare_with_host()
 
-    def rows(self, first: int, count: int, columns: tuple[int, int]) -> Tensor:
-        """Return rows `first, first + 1, ...` in float64.
+    def row(self, row: int, columns: tuple[int, int]) -> Tensor:
+        """Return a part of a row, in float64.
 
-        - `first`: number of the first row, from 0.
-        - `count`: number of rows.
-        - `columns`: (begin, end) of the part of each row that is returned.
+        - `row`: number of the row, from 0.
+        - `columns`: (begin, end) of the part.
         """
-        return self._rows(first, count, columns, self._device)
+        return self._row(row, columns, self._device)
 
-    def _rows(self, first: int, count: int, columns: tuple[int, int], device: torch.device) -> Tensor:
+    def _row(self, row: int, columns: tuple[int, int], device: torch.device) -> Tensor:
         begin, end = columns
         if end > _MOST_COLUMNS:
-            raise ValueError(f"A row has {end} columns, but noise on the device has at most {_MOST_COLUMNS}.")
-        numbers = torch.arange(begin // _VALUES, -(-end // _VALUES), device=device)
-        rows = torch.arange(first, first + count, device=device).repeat_interleave(len(numbers))
-        inputs = torch.zeros(4, len(rows), dtype=torch.int32, device=device)
-        inputs[0] = _low_word(numbers).repeat(count)
-        inputs[1], inputs[2] = _low_word(rows), _low_word(rows >> 32)
-        pairs = _normal_pairs(blocks(self._words, inputs))
-        values = pairs.view(_VALUES, count, len(numbers)).permute(1, 2, 0).reshape(count, -1)
-        skipped = begin % _VALUES
-        return values[:, skipped : skipped + end - begin]
+            raise ValueError(f"A row has {end} columns, but noise has at most {_MOST_COLUMNS}.")
+        first, last = begin // STRIPE, -(-end // STRIPE)
+        words = self._row_words(row, _NORMALS, STRIPE, first, last, device).view(-1, 2, _PAIRS)
+        radii, angles = words[:, 0], words[:, 1]
+        upper = radii < 0  # the highest bit
+        near = torch.where(upper, ~radii, radii)
+        fraction: Tensor | float = 0.5
+        if bool((near >> 42 == 0).any()):
+            more = self._row_words(row, _MORE_BITS, _PAIRS, first, last, device)
+            more = torch.where(upper, ~more, more)
+            positions = ((more >> 12) & ((1 << 52) - 1)).double().add_(0.5).mul_(_UNIT_64 * 4096)
+            fraction = torch.where(near >> 42 == 0, positions, 0.5)
+        values = _normal_pairs(near, angles, upper, fraction).view(-1)
+        return values[begin - first * STRIPE : end - first * STRIPE]
+
+    def _row_words(self, row: int, plane: int, words: int, first: int, last: int, device: torch.device) -> Tensor:
+        """Return words of 64 bits, stripes by words of a stripe, from stripe `first` to the one before `last`."""
+        per_stripe = words * 2 // WORDS
+        numbers = torch.arange(first * per_stripe, last * per_stripe, device=device)
+        inputs = torch.empty(4, len(numbers), dtype=torch.int32, device=device)
+        inputs[0] = _low_word(numbers)
+        for place, word in enumerate((row & 0xFFFFFFFF, row >> 32, plane), start=1):
+            inputs[place] = word - (1 << 32) if word >> 31 else word
+        halves = blocks(self._words, inputs).T.reshape(-1, words, 2).long()
+        return (halves[..., 1] << 32) | (halves[..., 0] & 0xFFFFFFFF)
 
     def _compare_with_host(self) -> None:
-        here, there = (self._rows(0, 2, (0, 4096), device) for device in (torch.device("cpu"), self._device))
+        here, there = (self._row(0, (0, 8 * STRIPE), device) for device in (torch.device("cpu"), self._device))
         if not torch.allclose(here, there.cpu(), rtol=0.0, atol=_AGREEMENT):
             raise RuntimeError(
                 f"The device {self._device} computes other random numbers than the host, so its noise cannot be "
@@ -71,18 +84,21 @@ class DeviceNormals:
             )
 
 
-def _normal_pairs(words: Tensor) -> Tensor:
-    """Return two normal variates for every four words, words by blocks."""
-    high, low, angle_high, angle_low = words.view(4, 4, -1)
-    radius = _midpoints(high, low).log_().mul_(-2.0).sqrt_()
-    angle = _midpoints(angle_high, angle_low).mul_(2 * math.pi)
-    return torch.cat([angle.cos().mul_(radius), angle.sin_().mul_(radius)])
+def _normal_pairs(near: Tensor, angles: Tensor, upper: Tensor, fraction: Tensor | float) -> Tensor:
+    """Return normal variates, stripes by columns, as `minsep.randomness.normals` does.
 
-
-def _midpoints(high: Tensor, low: Tensor) -> Tensor:
-    """Return (k + 1/2) / 2^52 with k from 52 bits of two words: exact, and never 0 or 1."""
-    integers = ((high.long() & 0xFFFFFFFF) << 20) | ((low >> 12) & 0xFFFFF)
-    return integers.double().add_(0.5).mul_(_UNIT)
+    - `near`: 63 bits of the distance of a uniform number to 0, or to 1 where `upper`.
+    - `angles`: 52 bits of the angle, ten more of the distance, and two signs.
+    - `fraction`: where in its cell of 2^-74 the distance is.
+    """
+    spare = (torch.where(upper, ~angles, angles) >> 2) & 0x3FF
+    low = ((near & 0xFFF) << 10) | spare
+    h = (near >> 12).double().mul_(2.0**22).add_(low.double() + fraction).mul_(_UNIT)
+    half_radius = torch.where(upper, torch.log1p(-h), torch.log(h)).neg_().sqrt_()
+    turn = ((angles >> 12) & ((1 << 52) - 1)).double().mul_(2.0**-52).sub_(0.5).mul_(math.pi / 2)
+    sine, cosine = turn.sin(), turn.cos()
+    signs = [1.0 - 2.0 * ((angles >> bit) & 1).double() for bit in (0, 1)]
+    return torch.cat([half_radius * (cosine - sine) * signs[0], half_radius * (cosine + sine) * signs[1]], dim=1)
 
 
 def _low_word(numbers: Tensor) -> Tensor:

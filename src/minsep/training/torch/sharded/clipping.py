@@ -56,7 +56,7 @@ class ShardedSum:
         - `flat`: what this process holds of them.
         """
         for name, part in self.parts(flat).items():
-            self.parameters[name].grad = self._shards.from_part(name, part.to(self.parameters[name].dtype))
+            self.parameters[name].grad = self._shards.from_part(name, part.to(self.parameters[name].dtype, copy=True))
 
     def add_to(self, flat: Tensor, inputs: Examples, targets: Examples, scales: Tensor | None, seeds_of: Any) -> None:
         """Add the clipped gradients of the examples of all processes to a flat vector.

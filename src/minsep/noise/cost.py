@@ -1,0 +1,170 @@
+"""What rounding costs a run in epsilon and delta: the theorem of docs/rounding.md as a function.
+
+The costs do not depend on the noise multiplier, because the grid follows it: they are those of the finest grid that a
+noise multiplier can have.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from minsep import _validation as validate
+from minsep.budget import Budget
+from minsep.noise.grid import DEVIATIONS, FINENESS, SMOOTHING, largest_diagonal
+from minsep.noise.recurrence import recurrence_of
+from minsep.strategy import BandedInverseToeplitz, Dense, Strategy
+from minsep.strategy.toeplitz import Toeplitz
+
+DEFAULT_VALUES = 10**10
+"""Released values (model size times iterations) that a certificate covers if it is not told how many there are."""
+
+_UNIT = 2.0**-53
+# A normal variate of radius r is within so much times r of an exact one: proven for the host, and for devices whose
+# elementary functions are right to four units in the last place (Lemma 4).
+NORMAL_ERROR = 20 * _UNIT
+_RADIUS = 11.9  # beyond it nothing is claimed about a pair of variates
+_TAIL = 8e-31  # probability of that for a value and its smoothing, and of a row beyond its reach
+_AT_THE_END = 7e-13  # error of a variate near that radius
+_MOST_ORDER = 5e6  # of a moment, which cells at that radius limit
+_MEAN_RADIUS = math.sqrt(math.pi / 2)
+_SHARE = 1e-5  # of delta, for the chance that rounding costs more than its epsilon
+_MOST_TAIL = 0.01  # of delta
+
+
+def rounding_cost(strategy: Strategy, values: float, chance: float) -> tuple[float, float]:
+    """Return (x, beta): but for probability beta, rounding changes no probability of a run by more than a factor e^x.
+
+    - `strategy`: that of the mechanism.
+    - `values`: number of released values, model size times iterations.
+    - `chance`: a part of beta. The rest of it are the tails of normal variates.
+
+    A run of an (epsilon, delta)-DP mechanism is then (epsilon + 2 x, e^x delta + beta (1 + e^(epsilon + 2 x)))-DP.
+
+    >>> from minsep import BandedToeplitz
+    >>> x, beta = rounding_cost(BandedToeplitz.optimal(iterations=2000, bands=16), values=1e9, chance=1e-15)
+    >>> 1e-5 < x < 6e-5, beta < 2e-15
+    (True, True)
+    """
+    values = validate.real(values=values, above=0)
+    chance = validate.real(chance=chance, above=0, below=1)
+    errors = _relative_errors(strategy)
+    variance = values / 2 * sum(2 * a**2 + 2 * _MEAN_RADIUS * a * b + b**2 for a, b, _ in errors)
+    tail = _TAIL * values
+    needed = 1.0 - math.log(chance)
+    largest = max(a * _RADIUS + b + 4.3 * cells * _AT_THE_END for a, b, cells in errors)
+    order = min(math.sqrt(needed / (0.72 * variance)), 1 / largest, _MOST_ORDER)
+    if not order >= 2 or order * tail > 1:  # also for NaN
+        raise ValueError(
+            f"values is {values:.3g} and strategy is {strategy!r}, whose C^-1 has rows of norm up to "
+            f"{strategy.largest_inverse_row_norm:.2g}, but nothing is proven about rounding in so long a run, or if "
+            "C^-1 grows."
+        )
+    x = (needed + 0.72 * order**2 * variance) / (order - 1)
+    gaps = _gaps(strategy, values)
+    return x + 1.05 * gaps, chance + tail
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """The part of a budget that a certificate keeps for rounding in the run.
+
+    - `values`: how many values the run may release: model size times iterations.
+    - `epsilon`, `delta`: what is kept.
+
+    >>> from minsep import BandedToeplitz
+    >>> reserve = Reserve.of(BandedToeplitz.optimal(iterations=2000, bands=16), Budget(4.0, 1e-5), 10**10)
+    >>> reserve.epsilon < 3e-4, reserve.delta < 1.1e-8
+    (True, True)
+    """
+
+    values: int
+    epsilon: float
+    delta: float
+
+    @classmethod
+    def of(cls, strategy: Strategy, budget: Budget, values: int) -> "Reserve":
+        """Return the reserve of a run.
+
+        - `strategy`: that of the mechanism.
+        - `budget`: what is promised. One that rounding would use up is refused.
+        - `values`: how many values the run may release.
+        """
+        others = 1 + math.exp(budget.epsilon)
+        x, beta = rounding_cost(strategy, values, _SHARE * budget.delta / others)
+        # Rounded up to few digits, so that every processor finds the same numbers.
+        epsilon = _rounded_up(2 * x)
+        delta = _rounded_up(beta * others + budget.delta * math.expm1(x))
+        if epsilon >= budget.epsilon or delta > _MOST_TAIL * budget.delta:
+            share = f"{delta:g}" if delta < budget.delta else "all"
+            raise ValueError(
+                f"epsilon is {budget.epsilon:g} and delta is {budget.delta:g}, but a run that releases {values:.3g} "
+                f"values (model size times iterations) loses {epsilon:g} of epsilon and {share} of delta to rounding: "
+                "state model_size if the model is smaller, or choose a larger delta, or an epsilon from 0.001 to 30."
+            )
+        return cls(values, epsilon, delta)
+
+    def left(self, budget: Budget) -> Budget:
+        """Return what is left of a budget: what must be shown of the mechanism without rounding.
+
+        - `budget`: what is promised.
+        """
+        return Budget(budget.epsilon - self.epsilon, budget.delta - self.delta)
+
+    def suffices(self, strategy: Strategy, budget: Budget) -> bool:
+        """Return whether this is at least what a run of so many values needs.
+
+        - `strategy`, `budget`: as for `of`.
+        """
+        if self.values == 0:
+            return self.epsilon == self.delta == 0
+        needed = Reserve.of(strategy, budget, self.values)
+        return self.epsilon >= needed.epsilon and self.delta >= needed.delta
+
+
+def _relative_errors(strategy: Strategy) -> list[tuple[float, float, float]]:
+    """Return (a, b, cells) for rows and for the smoothing (Lemmas 5 to 7).
+
+    The probability of a cell of radius r is right up to a relative a r + b, and `cells` of them are in a standard
+    deviation, with what their own width adds.
+    """
+    finest, shape = 2.0 ** (FINENESS + 1), _RADIUS + 4
+    sharp = 4.3 * shape * (NORMAL_ERROR + 4 * _UNIT)
+    if isinstance(strategy, BandedInverseToeplitz):
+        sizes = np.abs(strategy.noise_coefficients)
+        in_row = NORMAL_ERROR * _RADIUS + (sizes.size + 3) * _UNIT * _RADIUS
+        shift = 2.2 * finest * float(sizes.sum()) / float(sizes[0]) * in_row / SMOOTHING
+        return [(sharp + shift, sharp + shift, shape)]
+    window = recurrence_of(strategy).window
+    largest = largest_diagonal(strategy)
+    least = float(np.diag(strategy.matrix).min()) if isinstance(strategy, Dense) else largest
+    cells = finest * largest / least + shape
+    reach = DEVIATIONS * strategy.largest_inverse_row_norm * largest * finest
+    reach += 0.5 * largest * strategy.largest_inverse_row_sum
+    shift = 2.2 * (window + 3) * _UNIT * _largest_sums(strategy)[0] / least * reach / (finest / 2)
+    slope = 4.3 * cells * (NORMAL_ERROR + 4 * _UNIT) + shift
+    offset = 4.3 * cells * (_UNIT * (reach + 1) / (finest / 2) + NORMAL_ERROR / 100) + shift
+    return [(slope, offset, cells), (sharp, sharp, shape)]
+
+
+def _gaps(strategy: Strategy, values: float) -> float:
+    """Return a bound on what the gaps of the grid change in the density of smoothed rows, relative (Lemma 3)."""
+    if isinstance(strategy, BandedInverseToeplitz):
+        return 0.0
+    widest = SMOOTHING * 2.0**-FINENESS / largest_diagonal(strategy)  # of the smoothing, in noise multipliers
+    squared = SMOOTHING**2 / (1 + widest**2 * math.prod(_largest_sums(strategy)))
+    return 2.01 * values * math.exp(-2 * math.pi**2 * squared)
+
+
+def _largest_sums(strategy: Strategy) -> tuple[float, float]:
+    """Return the largest sums of a row and of a column of C, which has no negative entries."""
+    if isinstance(strategy, Toeplitz):
+        return (float(strategy.coefficients.sum()),) * 2
+    matrix = strategy.dense()
+    return float(matrix.sum(axis=1).max()), float(matrix.sum(axis=0).max())
+
+
+def _rounded_up(value: float) -> float:
+    """Return a number of two digits that is at least the value."""
+    digit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / digit * (1 - 1e-12)) * digit:.1e}")

@@ -1,0 +1,113 @@
+"""The loops over the values of a row: rows in steps of the grid, and releases. No operation is fused or reordered."""
+
+import numba
+import numpy as np
+
+from minsep.noise.grid import MOST_STEPS, SMOOTHING
+from minsep.numerics import ROUNDER
+
+
+@numba.njit(inline="always")
+def _rounded(x):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Return the nearest integer of a number below 2**51."""
+    return (x + ROUNDER) - ROUNDER
+
+
+@numba.njit(inline="always")
+def _finish(total, z, scale, target):  # type: ignore[no-untyped-def]  # pragma: no cover
+    for j in range(total.size):
+        target[j] = _rounded(total[j] + scale * z[j])
+
+
+@numba.njit(inline="always")
+def _add_row(total, weight, row):  # type: ignore[no-untyped-def]  # pragma: no cover
+    for j in range(total.size):
+        total[j] += weight * row[j]
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def next_rows(window, normals, position, scales, weights, first):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Write the next rows into a window, in steps of the grid.
+
+    - `window`: stripes, by rows (row t at t modulo their number), by columns of a stripe.
+    - `normals`: rows by stripes by columns of Z, from row `position` on.
+    - `scales`, `weights`: for each row the factor of Z, and the weights of the rows before it from row `first` on.
+
+    Every row is the sum over the rows before it from the oldest to the newest, however many rows are made at once.
+    """
+    capacity, columns = window.shape[1], window.shape[2]
+    totals = np.empty((4, columns))
+    for stripe in range(window.shape[0]):
+        rows = window[stripe]
+        r = 0
+        while r < normals.shape[0]:
+            # Four rows read each row before them once; what they use of one another is added last.
+            group = 4 if r + 4 <= normals.shape[0] else 1
+            totals[:group] = 0.0
+            before = position + r
+            if group == 4:
+                total0, total1, total2, total3 = totals[0], totals[1], totals[2], totals[3]
+                past = first
+                while past + 2 <= before:
+                    i = past - first
+                    one, two = rows[past % capacity], rows[(past + 1) % capacity]
+                    a0, a1, a2, a3 = weights[r, i], weights[r + 1, i], weights[r + 2, i], weights[r + 3, i]
+                    b0, b1 = weights[r, i + 1], weights[r + 1, i + 1]
+                    b2, b3 = weights[r + 2, i + 1], weights[r + 3, i + 1]
+                    for j in range(columns):
+                        x, y = np.float64(one[j]), np.float64(two[j])
+                        total0[j] = total0[j] + a0 * x + b0 * y
+                        total1[j] = total1[j] + a1 * x + b1 * y
+                        total2[j] = total2[j] + a2 * x + b2 * y
+                        total3[j] = total3[j] + a3 * x + b3 * y
+                    past += 2
+                while past < before:
+                    for own in range(4):
+                        _add_row(totals[own], weights[r + own, past - first], rows[past % capacity])
+                    past += 1
+            else:
+                for past in range(first, before):
+                    _add_row(totals[0], weights[r, past - first], rows[past % capacity])
+            for own in range(group):
+                for earlier in range(own):
+                    weight = weights[r + own, before + earlier - first]
+                    _add_row(totals[own], weight, rows[(before + earlier) % capacity])
+                _finish(totals[own], normals[r + own, stripe], scales[r + own], rows[(before + own) % capacity])
+            r += group
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def add_scaled(total, values, scale):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Add `scale` times stripes of values to stripes."""
+    for stripe in range(total.shape[0]):
+        own, others = total[stripe], values[stripe]
+        for j in range(own.size):
+            own[j] += scale * others[j]
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def release_rows(sums, window, slot, normals, first, unit):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Add rows of noise to sums, smooth them and round them to the grid, in place; return whether all were in range.
+
+    - `sums`: flat. Its first value belongs to column `first` of the first stripe.
+    - `window`, `slot`: stripes by rows by columns, in steps of the grid, and which of the rows is added.
+    - `normals`: stripes by columns of the smoothing.
+    - `unit`: the step of a released sum.
+
+    Whole numbers are taken off before anything is rounded, so the one rounding error is that of a few steps.
+    """
+    good = True
+    place = 0
+    for stripe in range(window.shape[0]):
+        begin = first if stripe == 0 else 0
+        end = min(window.shape[2], begin + sums.size - place)
+        total = sums[place : place + end - begin]
+        row, z = window[stripe, slot, begin:end], normals[stripe, begin:end]
+        for j in range(total.size):
+            steps = total[j] / unit
+            good &= abs(steps) < MOST_STEPS
+            whole, noise = _rounded(steps), _rounded(row[j])
+            rest = ((steps - whole) + (row[j] - noise)) + SMOOTHING * z[j]
+            total[j] = ((whole + noise) + _rounded(rest)) * unit
+        place += total.size
+    return good

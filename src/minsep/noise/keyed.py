@@ -1,0 +1,154 @@
+"""What all streams of noise have in common: a key, a position, and states from which they go on."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minsep import _validation as validate
+from minsep.noise.grid import Grid
+from minsep.noise.recurrence import recurrence_of
+from minsep.randomness import Key
+from minsep.state import Guard, State, Uncopyable, check_envelope, envelope
+from minsep.strategy import Strategy
+
+SMOOTHING_KEY = "smoothing"
+
+# 2: rows on a grid, by ChaCha20.
+_FORMAT = 2
+
+Columns = Sequence[tuple[int, int]]
+"""Parts (begin, end) of a row, in order and apart."""
+
+
+class KeyedStream(Uncopyable):
+    """The rows of C^-1 Z as a function of (strategy, noise multiplier, key), read in order and released one by one.
+
+    - `strategy`, `noise_multiplier`: those of the mechanism.
+    - `size`: length of a row.
+    - `columns`: parts of a row. The stream holds only these, with the same values as in the whole row. None is all.
+    - `key`: the secret key of Z, from which that of the smoothing is derived.
+    - `fingerprint`: that of the mechanism, which a saved state must match.
+
+    A stream on the host and one on a device have the same rows under one key, but for one value in some billions that
+    lies on an edge of the grid, and read each other's states. An interrupted step cannot be continued.
+    """
+
+    _guard: Guard
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        noise_multiplier: float,
+        size: int,
+        columns: Columns | None,
+        key: Key,
+        fingerprint: str,
+    ) -> None:
+        self.grid = Grid(strategy, noise_multiplier)
+        self.iterations = strategy.iterations
+        self.columns = [(0, size)] if columns is None else checked_columns(columns, size)
+        self.size = sum(end - begin for begin, end in self.columns)
+        self._recurrence = recurrence_of(strategy)
+        self._identity = envelope("noise", fingerprint, format=_FORMAT, size=size)
+        if columns is not None:
+            self._identity["columns"] = [list(part) for part in self.columns]
+        self._begin_again(key)
+
+    @property
+    def position(self) -> int:
+        """Number of rows drawn so far."""
+        return self._position
+
+    def state_dict(self) -> State:
+        """Return the state that restores this stream at its position. It is as secret as a key."""
+        self._guard.check()
+        kept = self._recurrence.kept(self._position)
+        return {**self._identity, "key": self._key.hex(), "position": self._position, "memory": self._memory(kept)}
+
+    def load_state_dict(self, state: State) -> None:
+        """Continue as the stream that gave this state would.
+
+        - `state`: what `state_dict` returned. That of another mechanism or size is refused.
+
+        >>> import minsep
+        >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=8)
+        >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.01, min_sep=8), noise_multiplier=1.0)
+        >>> stream = mechanism.noise(shape=(10,))
+        >>> first_half = [next(stream) for _ in range(50)]
+        >>> resumed = mechanism.noise(shape=(10,))
+        >>> resumed.load_state_dict(stream.state_dict())
+        >>> all((one == other).all() for one, other in zip(stream, resumed, strict=True))
+        True
+        """
+        check_envelope(state, self._identity)
+        position = validate.integer(position=state.get("position"), at_least=0, at_most=self.iterations)
+        key = Key.from_hex(state.get("key", ""))
+        kept = self._recurrence.kept(position)
+        memory = self._checked_memory(state.get("memory"), len(kept))
+        self._begin_again(key)
+        with self._guard:
+            self._restore(memory, kept)
+            self._position = position
+
+    def _begin_again(self, key: Key) -> None:
+        self._key = key
+        self._position = 0
+        self._guard = Guard()
+        self._start(key, key.derive(SMOOTHING_KEY))
+
+    def _check_left(self) -> None:
+        if self._position == self.iterations:
+            raise ValueError(f"All {self.iterations} rows of the noise have already been drawn.")
+
+    def _checked_memory(self, memory: Any, rows: int) -> NDArray[np.float32]:
+        shape = (rows, self.size)
+        if not isinstance(memory, np.ndarray) or memory.shape != shape or memory.dtype != np.float32:
+            raise ValueError(f"The state's memory must be an array of shape {shape} and dtype float32.")
+        if not np.isfinite(memory).all() or (memory != np.rint(memory)).any():
+            raise ValueError("The state's memory must hold whole numbers of steps of the grid.")
+        return memory
+
+    @abstractmethod
+    def _start(self, key: Key, smoothing: Key) -> None:
+        """Go back to before the first row."""
+
+    @abstractmethod
+    def _memory(self, kept: range) -> NDArray[np.float32]:
+        """Return rows that are kept, in steps of the grid, on the host."""
+
+    @abstractmethod
+    def _restore(self, memory: NDArray[np.float32], kept: range) -> None:
+        """Keep rows that `_memory` returned."""
+
+
+def checked_columns(columns: Columns, size: int) -> list[tuple[int, int]]:
+    """Return parts of a row as integers.
+
+    - `columns`: parts (begin, end). Those that overlap, are empty or reach beyond the row are refused.
+    - `size`: length of the row.
+    """
+    parts = [(int(begin), int(end)) for begin, end in columns]
+    ends = [0, *(end for _, end in parts)]
+    if not all(last <= begin < end <= size for last, (begin, end) in zip(ends, parts, strict=False)):
+        raise ValueError(
+            f"columns is {columns!r}, but it must be parts (begin, end) of a row of {size} values, in order and apart."
+        )
+    return parts
+
+
+def checked_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of a row as a tuple of positive integers.
+
+    - `shape`: the number of values, or the sides of an array.
+    """
+    sides = shape if isinstance(shape, tuple | list) else (shape,)
+    return tuple(validate.integer(shape=side, at_least=1) for side in sides)
+
+
+def size_of(shape: tuple[int, ...]) -> int:
+    """Return the number of values of a shape."""
+    return math.prod(shape)

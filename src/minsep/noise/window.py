@@ -1,0 +1,171 @@
+"""Rows on the host: made in the columns' own time, so that no step has to make many rows at once.
+
+A block of rows costs less than its rows one by one, because the rows before it are read once for all of them. So every
+part of the columns makes its rows in blocks, but each part at another step, and the work of a step is always the same.
+"""
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minsep.arrays import FloatArray, Rows
+from minsep.engine import available_cores, in_threads
+from minsep.noise import kernels
+from minsep.noise.grid import Grid
+from minsep.noise.recurrence import Recurrence
+from minsep.randomness import STRIPE, Key, NormalRows
+
+_LEAST_BLOCK, _MOST_BLOCK = 4, 32
+_ROWS_OF_WINDOW = 8  # a block has at most one row for so many that are kept
+_MOST_STRIPES = 32  # of a part: their words fill a part of a second-level cache
+
+
+class RowWindow:
+    """The rows that a recurrence keeps, and the next ones, in steps of the grid.
+
+    - `recurrence`, `grid`, `iterations`: how rows are made.
+    - `columns`: the part (begin, end) of each row that is made.
+    - `key`, `smoothing`: the secret keys of Z and of the smoothing.
+    """
+
+    def __init__(
+        self, recurrence: Recurrence, grid: Grid, iterations: int, columns: tuple[int, int], key: Key, smoothing: Key
+    ) -> None:
+        begin, end = columns
+        self._recurrence, self._iterations = recurrence, iterations
+        self._per_row = grid.noise_multiplier / grid.step
+        self._first, self._offset, self._size = begin // STRIPE, begin % STRIPE, end - begin
+        stripes = -(-end // STRIPE) - self._first
+        self._block = max(1, min(max(recurrence.window // _ROWS_OF_WINDOW, _LEAST_BLOCK), recurrence.window, stripes))
+        self._block = min(self._block, _MOST_BLOCK)
+        width = max(1, min(stripes // (4 * self._block), _MOST_STRIPES))
+        self._parts = [slice(start, min(start + width, stripes)) for start in range(0, stripes, width)]
+        self._phases = [part * self._block // len(self._parts) for part in range(len(self._parts))]
+        self._ready = [0] * len(self._parts)
+        capacity = recurrence.window + self._block if recurrence.on_grid else 0
+        self._rows = np.empty((stripes, min(capacity, iterations), STRIPE), dtype=np.float32)
+        # The system gives memory when it is written to, which takes seconds for gigabytes: now, and not in a step.
+        in_threads(lambda part: self._rows[part].fill(0.0), self._parts)
+        self._normals, self._smoothing = NormalRows(key), NormalRows(smoothing)
+        self._buffers = threading.local()
+        self._ahead: Future[None] | None = None
+
+    def prepare(self, row: int) -> None:
+        """Begin to make a row in the background, if there is a core for it.
+
+        - `row`: the next row. All before it have been made.
+        """
+        if available_cores() > 1 and row < self._iterations and self._ahead is None:
+            worker = ThreadPoolExecutor(1)
+            self._ahead = worker.submit(self._make, row)
+            worker.shutdown(wait=False)
+
+    def make(self, row: int) -> None:
+        """Make a row in all columns, and whatever else is due.
+
+        - `row`: the next row. All before it have been made.
+        """
+        self.finish()
+        self._make(row)
+
+    def finish(self) -> None:
+        """Wait for what is made in the background."""
+        if self._ahead is not None:
+            ahead, self._ahead = self._ahead, None
+            ahead.result()
+
+    def release(self, row: int, sums: FloatArray, unit: float) -> bool:
+        """Add a row to sums, smooth them and round them to the grid, in place; return whether all were in range.
+
+        - `row`: the row, which was made.
+        - `sums`: flat and contiguous.
+        - `unit`: the step of a released sum.
+        """
+
+        return all(in_threads(lambda part: self._release(row, part, *self._steps(row, part), sums, unit), self._parts))
+
+    def add(self, row: int, steps: Rows, sums: FloatArray, unit: float) -> bool:
+        """Do what `release` does with a row that was handed out, at any time.
+
+        - `row`: its number.
+        - `steps`: its values, in steps of the grid.
+        - `sums`, `unit`: as for `release`.
+        """
+        padded = np.zeros(self._rows.shape[0] * STRIPE, dtype=steps.dtype)
+        padded[self._offset : self._offset + self._size] = steps
+        stripes = padded.reshape(-1, 1, STRIPE)
+        return all(in_threads(lambda part: self._release(row, part, stripes[part], 0, sums, unit), self._parts))
+
+    def row(self, row: int) -> Rows:
+        """Return a row that was made, in steps of the grid, as an array of its own.
+
+        - `row`: one of the rows that are kept, or the last one made.
+        """
+
+        def stripes(part: slice) -> Rows:
+            window, slot = self._steps(row, part)
+            return window[:, slot].copy()
+
+        whole = np.concatenate(in_threads(stripes, self._parts)).reshape(-1)
+        return whole[self._offset : self._offset + self._size]
+
+    def keep(self, rows: range, values: NDArray[np.float32]) -> None:
+        """Keep rows as if they had been made, and go on after them.
+
+        - `rows`: the last rows, in order.
+        - `values`: their values, in steps of the grid.
+        """
+        padded = np.zeros(self._rows.shape[0] * STRIPE, dtype=np.float32)
+        for row, value in zip(rows, values, strict=True):
+            padded[self._offset : self._offset + self._size] = value
+            self._rows[:, row % self._rows.shape[1]] = padded.reshape(-1, STRIPE)
+        self._ready = [rows.stop] * len(self._parts)
+
+    def _release(self, row: int, part: slice, window: Rows, slot: int, sums: FloatArray, unit: float) -> bool:
+        first, place = (self._offset, 0) if part.start == 0 else (0, part.start * STRIPE - self._offset)
+        mine = sums[place : part.stop * STRIPE - self._offset]
+        normals = self._smoothing.fill(row, self._first + part.start, self._buffer("smoothing", part))
+        return bool(kernels.release_rows(mine, window, slot, normals, first, unit))
+
+    def _make(self, row: int) -> None:
+        if self._recurrence.on_grid:
+            in_threads(lambda part: self._make_part(part, row), [p for p, end in enumerate(self._ready) if end == row])
+
+    def _make_part(self, part: int, row: int) -> None:
+        # Alone until its turn comes, so that the first steps do not have more to do than others.
+        count = self._block if row % self._block == self._phases[part] else 1
+        count = min(count, self._iterations - row)
+        stripes = self._parts[part]
+        products = [self._recurrence.product(one) for one in range(row, row + count)]
+        normals = self._buffer("rows", stripes, self._block)[:count]
+        for place in range(count):
+            self._normals.fill(row + place, self._first + stripes.start, normals[place])
+        first = self._recurrence.kept(row).start
+        weights = np.zeros((count, row + count - first))
+        for one, (own, product) in enumerate(zip(weights, products, strict=True), start=row):
+            own[one - first - product.of_kept.size : one - first] = product.of_kept[::-1]
+        scales = np.array([self._per_row * product.of_normals[0] for product in products])
+        kernels.next_rows(self._rows[stripes], normals, row, scales, weights, first)
+        self._ready[part] = row + count
+
+    def _steps(self, row: int, part: slice) -> tuple[Rows, int]:
+        """Return stripes by rows by columns, in steps of the grid, and the place of a row among the rows."""
+        if self._recurrence.on_grid:
+            return self._rows[part], row % self._rows.shape[1]
+        total = self._buffer("sum", part)
+        total.fill(0.0)
+        for lag, weight in enumerate(self._recurrence.product(row).of_normals):
+            normals = self._normals.fill(row - lag, self._first + part.start, self._buffer("rows", part))
+            kernels.add_scaled(total, normals, self._per_row * weight)
+        return total[:, None], 0
+
+    def _buffer(self, name: str, part: slice, rows: int | None = None) -> FloatArray:
+        """Return memory for stripes, which each thread keeps."""
+        shape = (part.stop - part.start, STRIPE) if rows is None else (rows, part.stop - part.start, STRIPE)
+        kept: FloatArray | None = getattr(self._buffers, name, None)
+        if kept is None or kept.shape != shape:
+            kept = np.empty(shape)
+            setattr(self._buffers, name, kept)
+        return kept
