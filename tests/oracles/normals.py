@@ -10,15 +10,15 @@ from minsep.randomness import STRIPE, NormalRows
 PAIRS = STRIPE // 2
 
 
-def exact_pair(first, second, third=None):
-    """Box-Muller with 60 digits, at the place that three words name: (x, y, radius)."""
+def exact_pair(first, second, third, place=0.5):
+    """Box-Muller with 60 digits, at a place in the cell that three words name (0 to 1): (x, y, radius)."""
     with mpmath.workdps(60):
         bits = (int(first) << 10) | (int(second) >> 2 & 0x3FF)
         low = min(bits, 2**74 - 1 - bits) < 2**52
-        place = mpmath.mpf((int(third) >> 12) * 4096 + 2048) / 2**64 if low else mpmath.mpf(1) / 2
-        u = (bits + place) / mpmath.mpf(2) ** 74
+        within = (int(third) + mpmath.mpf(place)) / 2**64 if low else mpmath.mpf(place)
+        u = (bits + within) / mpmath.mpf(2) ** 74
         radius = mpmath.sqrt(-2 * mpmath.log(u))
-        angle = mpmath.pi / 2 * mpmath.mpf(int(second) >> 12) / 2**52
+        angle = mpmath.pi / 2 * ((int(second) >> 12) + mpmath.mpf(place) - mpmath.mpf(1) / 2) / 2**52
         signs = 1 - 2 * (int(second) & 1), 1 - 2 * (int(second) >> 1 & 1)
         return signs[0] * radius * mpmath.cos(angle), signs[1] * radius * mpmath.sin(angle), float(radius)
 

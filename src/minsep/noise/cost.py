@@ -25,11 +25,12 @@ _UNIT = 2.0**-53
 NORMAL_ERROR = 20 * _UNIT
 _RADIUS = 11.9  # beyond it nothing is claimed about a pair of variates
 _TAIL = 8e-31  # probability of that for a value and its smoothing, and of a row beyond its reach
-_AT_THE_END = 7e-13  # error of a variate near that radius
+_AT_THE_END = 7.2e-13  # error of a variate near that radius
 _MOST_ORDER = 5e6  # of a moment, which cells at that radius limit
 _MEAN_RADIUS = math.sqrt(math.pi / 2)
 _SHARE = 1e-5  # of delta, for the chance that rounding costs more than its epsilon
 _MOST_TAIL = 0.01  # of delta
+_MOST_GAPS = 0.01
 
 
 def rounding_cost(strategy: Strategy, values: float, chance: float) -> tuple[float, float]:
@@ -54,14 +55,14 @@ def rounding_cost(strategy: Strategy, values: float, chance: float) -> tuple[flo
     needed = 1.0 - math.log(chance)
     largest = max(a * _RADIUS + b + 4.3 * cells * _AT_THE_END for a, b, cells in errors)
     order = min(math.sqrt(needed / (0.72 * variance)), 1 / largest, _MOST_ORDER)
-    if not order >= 2 or order * tail > 1:  # also for NaN
+    gaps = _gaps(strategy, values)
+    if not order >= 2 or order * tail > 1 or gaps > _MOST_GAPS:  # also for NaN
         raise ValueError(
             f"values is {values:.3g} and strategy is {strategy!r}, whose C^-1 has rows of norm up to "
             f"{strategy.largest_inverse_row_norm:.2g}, but nothing is proven about rounding in so long a run, or if "
             "C^-1 grows."
         )
     x = (needed + 0.72 * order**2 * variance) / (order - 1)
-    gaps = _gaps(strategy, values)
     return x + 1.05 * gaps, chance + tail
 
 
@@ -133,8 +134,9 @@ def _relative_errors(strategy: Strategy) -> list[tuple[float, float, float]]:
     if isinstance(strategy, BandedInverseToeplitz):
         sizes = np.abs(strategy.noise_coefficients)
         in_row = NORMAL_ERROR * _RADIUS + (sizes.size + 3) * _UNIT * _RADIUS
-        shift = 2.2 * finest * float(sizes.sum()) / float(sizes[0]) * in_row / SMOOTHING
-        return [(sharp + shift, sharp + shift, shape)]
+        moved = 2.2 * finest * float(sizes.sum()) / float(sizes[0]) / SMOOTHING  # by an error of a normal variate
+        shift = moved * in_row
+        return [(sharp + shift, sharp + shift, shape + moved * (1 + _RADIUS) / 4.3)]
     window = recurrence_of(strategy).window
     largest = largest_diagonal(strategy)
     least = float(np.diag(strategy.matrix).min()) if isinstance(strategy, Dense) else largest

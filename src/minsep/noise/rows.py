@@ -44,7 +44,8 @@ def release(sum64: FloatArray, row: NoiseRow, clip_norm: float) -> FloatArray:
     """Return a sum of clipped gradients with a row of noise: what may be divided, cast, trained with and published.
 
     - `sum64`: the sum of clipped gradients, in float64 and of the shape of the row. It is not changed.
-    - `row`: the next row of `Mechanism.noise`, as it was handed out. A row can be released once.
+    - `row`: the next row of `Mechanism.noise`, as it was handed out. A row can be released once: if a restored stream
+      hands it out again, release it with the same sum only, because the difference of two releases has no noise.
     - `clip_norm`: bound on the norm of the gradient of one example.
 
     The row is smoothed by a fresh normal variate of a thousandth of the noise, and the noisy sum is rounded to a public

@@ -6,11 +6,17 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import minsep
 from minsep.training.jax import privatize
-from minsep.training.jax.noise import Releases
+from minsep.training.jax.arrays import enable_x64
+from minsep.training.jax.noise import NoiseState, Releases, released
 
 MECHANISM = minsep.Mechanism(
     minsep.BandedToeplitz.optimal(iterations=9, bands=3), minsep.Poisson(rate=0.1), noise_multiplier=1.3
 )
+
+
+def ones(*shape):
+    with enable_x64(True):
+        return jnp.ones(shape, dtype=jnp.float64)
 
 
 @pytest.mark.parametrize(
@@ -29,16 +35,16 @@ def test_releases_are_those_of_numpy(strategy):
     transformation = privatize(mechanism, clip_norm=2.0, expected_batch=4.0, seed=6)
     update, state = jax.jit(transformation.update), transformation.init(tree)
     for row in mechanism.noise(10, seed=6):
-        changed, state = update(jax.tree.map(jnp.ones_like, tree), state)
+        changed, state = update({"a": ones(3, 2), "b": ones(4)}, state)
         flat = np.concatenate([changed["a"].ravel(), changed["b"]])
         assert_array_equal(flat, (minsep.release(np.ones(10), row, 2.0) / 4.0).astype(np.float32))
-    beyond, _ = update(tree, state)
+    beyond, _ = update({"a": ones(3, 2), "b": ones(4)}, state)
     assert np.isnan(beyond["b"]).all()
 
 
 def test_a_state_gives_the_same_noise_at_any_time():
     transformation = privatize(MECHANISM, clip_norm=1.0, expected_batch=1.0, seed=2)
-    sums, state = jnp.zeros(5), transformation.init(jnp.zeros(5))
+    sums, state = ones(5), transformation.init(jnp.zeros(5))
     rows, states = [], []
     for _ in range(9):
         states.append(state)
@@ -46,11 +52,32 @@ def test_a_state_gives_the_same_noise_at_any_time():
         rows.append(row)
     for place in (4, 4, 0, 8, 3):
         assert_array_equal(transformation.update(sums, states[place])[0], rows[place])
+    # The same row under other sums: the difference would have no noise.
+    assert np.isnan(transformation.update(sums + sums, states[3])[0]).all()
+
+
+def test_sums_reach_the_host_with_all_of_their_bits():
+    seen = []
+
+    class Watching(Releases):
+        def __call__(self, position, sums):
+            seen.append(np.array(sums))
+            return super().__call__(position, sums)
+
+    releases = Watching(MECHANISM, 3, MECHANISM.noise_key(1), 1.0, 1.0)
+    with enable_x64(True):
+        sums = jnp.array([1000 + 2.0**-20, 1 / 3, -1e-300], dtype=jnp.float64)
+    jax.jit(lambda position, sums: released(releases, position, sums, np.float32))(jnp.zeros((), dtype=int), sums)
+    assert_array_equal(seen[0], [1000 + 2.0**-20, 1 / 3, -1e-300])
+    with pytest.raises(ValueError, match="has dtype float32, but it must have float64, as clipped_gradient returns"):
+        privatize(MECHANISM, clip_norm=1.0, expected_batch=1.0).update(
+            jnp.ones(5), NoiseState(jnp.zeros((), dtype=int))
+        )
 
 
 def test_sums_that_are_not_finite_release_nothing():
     transformation = privatize(MECHANISM, clip_norm=1.0, expected_batch=1.0, seed=2)
-    noisy, _ = transformation.update(jnp.array([1.0, np.inf, 2.0]), transformation.init(jnp.zeros(3)))
+    noisy, _ = transformation.update(np.array([1.0, np.inf, 2.0]), transformation.init(jnp.zeros(3)))
     assert np.isnan(noisy).all()
 
 
@@ -75,7 +102,7 @@ def test_the_host_releases_without_jax(monkeypatch):
 
 def test_outside_of_compiled_code_there_is_no_callback(monkeypatch):
     transformation = privatize(MECHANISM, clip_norm=1.0, expected_batch=8.0, seed=1)
-    gradients = jnp.ones(5)
+    gradients = ones(5)
     compiled, _ = jax.jit(transformation.update)(gradients, transformation.init(gradients))
     monkeypatch.setattr(jax, "pure_callback", None)
     plain, _ = transformation.update(gradients, transformation.init(gradients))

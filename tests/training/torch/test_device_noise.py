@@ -1,4 +1,5 @@
 import copy
+import itertools
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import minsep
 from minsep.randomness import STRIPE, Key, NormalRows
 from minsep.randomness.normals import complete_normals, fill_normals
 from minsep.training.torch import PrivateTraining
-from minsep.training.torch.device_noise import DeviceNoiseStream
+from minsep.training.torch.device_noise import DeviceNoiseStream, normals
 from minsep.training.torch.device_noise.chacha import blocks, key_words
 from minsep.training.torch.device_noise.normals import DeviceNormals
 from minsep.training.torch.memory import peak_memory
@@ -311,13 +312,12 @@ def test_faster_and_less_precise_products_do_not_change_the_noise():
 
 def test_a_device_that_computes_other_numbers_is_refused(monkeypatch):
     """A device that rounds sums of words instead of wrapping them, stood in for by the one without memory."""
-    row = DeviceNormals._row
-
-    def other(self, number, columns, device):
-        values = row(self, number, columns, HOST)
-        return values if device == HOST else values + 1e-13
-
-    monkeypatch.setattr(DeviceNormals, "_row", other)
+    rows, made = DeviceNormals._row, normals._normals
+    monkeypatch.setattr(DeviceNormals, "_row", lambda self, row, columns, device: rows(self, row, columns, HOST))
+    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, *_: tensor)
+    DeviceNormals(Key.from_seed(0), torch.device("meta"))
+    calls = itertools.count()
+    monkeypatch.setattr(normals, "_normals", lambda *words: made(*words) * (1 + 1e-14 * (next(calls) % 2)))
     with pytest.raises(RuntimeError, match='computes other random numbers than the host.*noise="host"'):
         DeviceNormals(Key.from_seed(0), torch.device("meta"))
 

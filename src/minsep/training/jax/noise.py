@@ -25,7 +25,7 @@ class NoiseState(NamedTuple):
 
 
 class Releases:
-    """Noisy sums as a pure function of the sums and of the number of their row.
+    """Noisy sums as a pure function of the sums and of the number of their row. A row is released with one sum only.
 
     - `mechanism`: provides C and the noise multiplier.
     - `size`: number of values of a sum.
@@ -41,17 +41,23 @@ class Releases:
         self._clip_norm, self._divisor = clip_norm, divisor
         self._lock = threading.Lock()
         self._stream = self._first()
+        self._released: dict[int, tuple[int, int]] = {}
 
     def __call__(self, position: Any, sums: Any) -> FloatArray:
-        """Return noisy sums over the divisor. They are NaN beyond the last row, and where sums cannot be released.
+        """Return noisy sums over the divisor.
+
+        They are NaN beyond the last row, where sums cannot be released, and where the row was released with other sums:
+        the difference of the two would have no noise.
 
         - `position`: number of the row, from 0.
-        - `sums`: a flat array.
+        - `sums`: a flat array in float64.
         """
         noisy, row = np.array(sums, dtype=np.float64), int(position)
-        if row >= self._mechanism.iterations:
-            return np.full_like(noisy, np.nan)
+        bits = noisy.view(np.uint64)
+        digest = int(bits.sum()), int(bits[::2].sum())
         with self._lock:
+            if row >= self._mechanism.iterations or self._released.setdefault(row, digest) != digest:
+                return np.full_like(noisy, np.nan)
             if row < self._stream.position:
                 self._stream = self._first()
             while self._stream.position < row:
@@ -83,23 +89,33 @@ def released(releases: Releases, position: jax.Array, sums: jax.Array, dtype: An
     - `dtype`: that of the result.
     """
 
-    def on_host(position: Any, sums: Any) -> NDArray[Any]:
-        return releases(position, sums).astype(dtype)
+    def on_host(position: Any, words: Any) -> NDArray[Any]:
+        return releases(position, np.ascontiguousarray(words).view(np.float64)[:, 0]).astype(dtype)
 
     if not isinstance(position, jax.core.Tracer) and not isinstance(sums, jax.core.Tracer):
-        return jnp.asarray(on_host(position, sums))
+        return jnp.asarray(releases(position, sums).astype(dtype))
+    with enable_x64(True):
+        # As pairs of words: without jax_enable_x64 a callback is given numbers of single precision.
+        words = jax.lax.bitcast_convert_type(sums, jnp.uint32)
     shape = jax.ShapeDtypeStruct(sums.shape, dtype)  # type: ignore[no-untyped-call]
-    result: jax.Array = jax.pure_callback(on_host, shape, position, sums)
+    result: jax.Array = jax.pure_callback(on_host, shape, position, words)
     return result
 
 
 def flattened(tree: Any) -> jax.Array:
     """Return the leaves of a tree as one vector in double precision, in or outside of compiled code.
 
-    - `tree`: arrays. Their order is that of `jax.tree.leaves`.
+    - `tree`: arrays of float64, in the order of `jax.tree.leaves`. Others are refused.
     """
+    leaves = jax.tree.leaves(tree)
+    for leaf in leaves:
+        if leaf.dtype != np.float64:
+            raise ValueError(
+                f"A sum of clipped gradients has dtype {leaf.dtype}, but it must have float64, as clipped_gradient "
+                "returns it: in single precision, rounding may exceed the clip norm."
+            )
     with enable_x64(True):
-        return jnp.concatenate([jnp.ravel(leaf).astype(jnp.float64) for leaf in jax.tree.leaves(tree)])
+        return jnp.concatenate([jnp.ravel(leaf) for leaf in leaves])
 
 
 def unflattened(flat: jax.Array, like: Any) -> Any:

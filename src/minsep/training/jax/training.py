@@ -129,6 +129,7 @@ class PrivateTraining(Training):
             sums = np.array(self._sums(self.parameters, self._state, *some))
         with self._run.step(count):
             if not np.isfinite(sums).all():
+                sums.fill(0.0)
                 raise refuse_gradient(self.steps + 1)
             self._noise.release_next(sums, self._run.clip_norm)
             gradient = (sums / self._run.expected_batch).astype(jax.dtypes.canonicalize_dtype(float))

@@ -26,18 +26,22 @@ def privatize(
       Such a key cannot be saved: `PrivateTraining` has checkpoints.
 
     Sums go to the host, where `minsep.release` adds the noise in double precision and rounds to a public grid, through
-    a callback that is a pure function of (key, row, sums). Pass sums in float64, as `clipped_gradient` returns them.
+    a callback that is a pure function of (key, row, sums). Sums must be float64, as `clipped_gradient` returns them.
     The state is the number of the row; rows out of order are computed again from the first one. Parameters are one
-    flat vector in the order of their tree. Updates beyond the last iteration are NaN, and so are those of sums that
-    are not finite.
+    flat vector in the order of their tree. Updates are NaN beyond the last iteration, for sums that are not finite, and
+    for a second update from one state with other sums: the difference of the two would have no noise.
 
-    >>> import jax.numpy as jnp, minsep
+    >>> import minsep
+    >>> from minsep.training.jax import clipped_gradient, padded
     >>> strategy = minsep.BandedToeplitz.optimal(iterations=10, bands=3)
     >>> mechanism = minsep.Mechanism(strategy, minsep.Poisson(rate=0.1), noise_multiplier=1.0)
     >>> optimizer = optax.chain(privatize(mechanism, clip_norm=1.0, expected_batch=8.0), optax.sgd(0.1))
     >>> weights = jnp.zeros(5)
     >>> state = optimizer.init(weights)
-    >>> updates, state = jax.jit(optimizer.update)(jnp.ones(5), state)
+    >>> gradient = clipped_gradient(lambda weights, x, y: weights @ x, clip_norm=1.0, micro_batch=8)
+    >>> examples = np.ones((8, 5), dtype=np.float32), np.zeros(8)
+    >>> sums = gradient(weights, *padded(examples, 8, 8), None)
+    >>> updates, state = jax.jit(optimizer.update)(sums, state)
     >>> int(state[0].position)
     1
     """

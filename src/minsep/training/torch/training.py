@@ -1,6 +1,7 @@
 """Training in PyTorch: batches and noise of a mechanism, clipped gradients, then a `torch.optim` optimiser."""
 
 import json
+import math
 import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -290,8 +291,10 @@ class PrivateTraining(Training):
         together = self._processes.count > 1 and not self._sharded
         own = self._processes.sum_of_part(flat) if together else flat
         unit = self._noise.grid.unit(self._run.clip_norm)
-        if not self._processes.all_true(bool((own.abs() < MOST_STEPS * unit).all())):  # false for NaN
-            raise refuse_sum(unit) if bool(own.isfinite().all()) else refuse_gradient(self.steps + 1)
+        largest = float(own.abs().max())
+        if not self._processes.all_true(largest / unit < MOST_STEPS):  # false for NaN
+            own.zero_()
+            raise refuse_sum(unit) if math.isfinite(largest) else refuse_gradient(self.steps + 1)
         if isinstance(self._noise, DeviceNoiseStream):
             self._noise.release_next(own, self._run.clip_norm)
         else:

@@ -4,6 +4,8 @@ The words are the same, bit for bit. The values differ by the rounding of the de
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -15,8 +17,8 @@ _PAIRS = STRIPE // 2
 _NORMALS, _MORE_BITS = 0, 1  # planes of the cipher
 _MOST_COLUMNS = WORDS // 2 << 32  # the cipher counts blocks in 32 bits
 _UNIT, _UNIT_64 = 2.0**-74, 2.0**-64
-# What elementary functions of two devices may differ by, in standard deviations.
-_AGREEMENT = 2.0**-45
+# What values of two devices may differ by, times the radius of their pair: twice Lemma 4 of docs/rounding.md.
+_AGREEMENT = 40 * 2.0**-53
 
 
 class DeviceNormals:
@@ -52,17 +54,8 @@ class DeviceNormals:
             raise ValueError(f"A row has {end} columns, but noise has at most {_MOST_COLUMNS}.")
         first, last = begin // STRIPE, -(-end // STRIPE)
         words = self._row_words(row, _NORMALS, STRIPE, first, last, device).view(-1, 2, _PAIRS)
-        radii, angles = words[:, 0], words[:, 1]
-        upper = radii < 0  # the highest bit
-        near = torch.where(upper, ~radii, radii)
-        fraction: Tensor | float = 0.5
-        if bool((near >> 42 == 0).any()):
-            more = self._row_words(row, _MORE_BITS, _PAIRS, first, last, device)
-            more = torch.where(upper, ~more, more)
-            positions = ((more >> 12) & ((1 << 52) - 1)).double().add_(0.5).mul_(_UNIT_64 * 4096)
-            fraction = torch.where(near >> 42 == 0, positions, 0.5)
-        values = _normal_pairs(near, angles, upper, fraction).view(-1)
-        return values[begin - first * STRIPE : end - first * STRIPE]
+        more = partial(self._row_words, row, _MORE_BITS, _PAIRS, first, last, device)
+        return _normals(words[:, 0], words[:, 1], more).view(-1)[begin - first * STRIPE : end - first * STRIPE]
 
     def _row_words(self, row: int, plane: int, words: int, first: int, last: int, device: torch.device) -> Tensor:
         """Return words of 64 bits, stripes by words of a stripe, from stripe `first` to the one before `last`."""
@@ -76,12 +69,39 @@ class DeviceNormals:
         return (halves[..., 1] << 32) | (halves[..., 0] & 0xFFFFFFFF)
 
     def _compare_with_host(self) -> None:
-        here, there = (self._row(0, (0, 8 * STRIPE), device) for device in (torch.device("cpu"), self._device))
-        if not torch.allclose(here, there.cpu(), rtol=0.0, atol=_AGREEMENT):
+        """Refuse a device whose values, of usual words and of those near 0 and 1, differ from the host's."""
+        host = torch.device("cpu")
+        drawn = self._row_words(0, _NORMALS, STRIPE, 0, 8, host).view(-1, 2, _PAIRS)
+        rare = drawn[:1, 0] >> (torch.arange(_PAIRS) % 64)  # of all sizes, and then their complements
+        radii, angles = torch.cat([drawn[:, 0], rare, ~rare]), torch.cat([drawn[:, 1], drawn[:2, 1]])
+        more = torch.cat([drawn[:, 1], drawn[:2, 0]])
+        here = _normals(radii, angles, lambda: more)
+        there = _normals(radii.to(self._device), angles.to(self._device), lambda: more.to(self._device)).cpu()
+        sizes = here.view(-1, 2, _PAIRS).square().sum(1, keepdim=True).sqrt().expand(-1, 2, -1).reshape(here.shape)
+        same = torch.equal(self._row(0, (0, 8 * STRIPE), self._device).cpu(), there[:8].reshape(-1))
+        if not same or not bool(((here - there).abs() <= _AGREEMENT * sizes).all()):
             raise RuntimeError(
                 f"The device {self._device} computes other random numbers than the host, so its noise cannot be "
                 'trusted: use noise="host".'
             )
+
+
+def _normals(radii: Tensor, angles: Tensor, more: Callable[[], Tensor]) -> Tensor:
+    """Return normal variates, stripes by columns.
+
+    - `radii`, `angles`: stripes by words.
+    - `more`: returns third words, if some radius needs them.
+    """
+    upper = radii < 0  # the highest bit
+    near = torch.where(upper, ~radii, radii)
+    fraction: Tensor | float = 0.5
+    rare = near >> 42 == 0
+    if bool(rare.any()):
+        third = more()
+        third = torch.where(upper, ~third, third)
+        high, low = (third >> 12) & ((1 << 52) - 1), third & 0xFFF
+        fraction = torch.where(rare, (high.double() * 4096 + (low.double() + 0.5)) * _UNIT_64, 0.5)
+    return _normal_pairs(near, angles, upper, fraction)
 
 
 def _normal_pairs(near: Tensor, angles: Tensor, upper: Tensor, fraction: Tensor | float) -> Tensor:
