@@ -58,7 +58,7 @@ def test_rows_do_not_depend_on_how_many_are_made_at_once(size, block, monkeypatc
     strategy = minsep.BandedToeplitz.optimal(iterations=40, bands=14)
     expected = list(mechanism(strategy).noise(size, seed=5))
     monkeypatch.setattr("minsep.noise.window._LEAST_BLOCK", block)
-    monkeypatch.setattr("minsep.noise.window._MOST_STRIPES", 2)
+    monkeypatch.setattr("minsep.noise.window._PARTS", 1)
     monkeypatch.setattr("minsep.noise.window._ROWS_OF_WINDOW", 100)
     assert_array_equal(list(mechanism(strategy).noise(size, seed=5)), expected)
 
@@ -81,8 +81,8 @@ def test_no_step_makes_much_more_than_its_share(monkeypatch):
     made = []
     make = RowWindow._make_part
 
-    def counted(self, part, row):
-        make(self, part, row)
+    def counted(self, part, row, *products):
+        make(self, part, row, *products)
         stripes = self._parts[part]
         made[-1] += (self._ready[part] - row) * (stripes.stop - stripes.start)
 

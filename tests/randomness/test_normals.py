@@ -10,19 +10,25 @@ from scipy import stats
 
 from minsep.noise.cost import NORMAL_ERROR
 from minsep.randomness import STRIPE, Key, NormalRows
-from minsep.randomness.chacha import RowWords
-from minsep.randomness.normals import complete_normals, fill_normals
+from minsep.randomness.chacha import fill_blocks, key_words
+from minsep.randomness.normals import complete, transform
 from tests.oracles.normals import PAIRS, exact_pair
 
 FALSE_ALARM = 1e-7
 
 
+def blocks_of(words):
+    """Words of 64 bits as the words by blocks of a stripe."""
+    halves = np.stack([words & np.uint64(0xFFFFFFFF), words >> np.uint64(32)], axis=1).astype(np.uint32)
+    return np.ascontiguousarray(halves.reshape(2 * len(words), -1))
+
+
 def stripe_of(radii, angles, more):
-    words = np.stack([radii, angles])[None].astype(np.uint64)
-    out = np.empty((1, STRIPE))
-    incomplete = fill_normals(words, out)
-    complete_normals(words, more[None], out)
-    return incomplete, out[0].reshape(2, PAIRS)
+    both = blocks_of(np.concatenate([radii.reshape(4, -1), angles.reshape(4, -1)]).astype(np.uint64))
+    out = np.empty(STRIPE)
+    incomplete = transform(both, out)
+    complete(both, blocks_of(more.reshape(8, -1)), out)
+    return incomplete, out.reshape(2, PAIRS)
 
 
 def words(seed):
@@ -122,14 +128,38 @@ def test_a_stripe_does_not_depend_on_those_beside_it():
     assert not np.intersect1d(together, NormalRows(Key.from_seed(4)).fill(7, 0, np.empty((70, STRIPE)))).size
 
 
-def test_words_are_those_of_rfc_8439():
+def test_blocks_are_the_vector_of_rfc_8439():
     """Section 2.3.2 names key, nonce and counter 1; a row is the nonce's first eight bytes, a plane the last four."""
-    key, nonce = bytes(range(32)), bytes.fromhex("000000090000004a00000000")
+    key, nonce = key_words(bytes(range(32))), bytes.fromhex("000000090000004a00000000")
     row, plane = int.from_bytes(nonce[:8], "little"), int.from_bytes(nonce[8:], "little")
-    found = RowWords(Key(key), plane).fill(row, 1, np.empty(8, dtype=np.uint64))
-    assert found.astype("<u8").tobytes().hex().startswith("10f1e7e4d13b5915500fdd1fa32071c4")
-    long = RowWords(Key(key), 0).fill(2**40, 5, np.empty(1 << 18, dtype=np.uint64))
-    start = (5).to_bytes(4, "little") + (2**40).to_bytes(8, "little") + bytes(4)
-    assert long.tobytes() == Cipher(algorithms.ChaCha20(key, start), None).encryptor().update(bytes(long.nbytes))
-    with pytest.raises(ValueError, match="too many values"):
-        RowWords(Key(key), 0).fill(0, 2**32 - 1, np.empty(9, dtype=np.uint64))
+    out = np.empty((16, 1), dtype=np.uint32)
+    fill_blocks(key, 1, row, plane, out)
+    assert (
+        out.T.astype("<u4")
+        .tobytes()
+        .hex()
+        .startswith("10f1e7e4d13b5915500fdd1fa32071c4c7d1f4c733c068030422aa9ac3d46c4e")
+    )
+
+
+@pytest.mark.parametrize("row", [0, 1, 2**31, 2**32, 2**40 + 7])
+def test_blocks_are_those_of_openssl(row):
+    secret = np.random.default_rng(row % 100).bytes(32)
+    for first, plane, count in ((0, 0, 300), (2**31 - 5, 1, 20), (2**32 - 9, 0, 9)):
+        out = np.empty((16, count), dtype=np.uint32)
+        fill_blocks(key_words(secret), first, row, plane, out)
+        start = first.to_bytes(4, "little") + row.to_bytes(8, "little") + plane.to_bytes(4, "little")
+        expected = Cipher(algorithms.ChaCha20(secret, start), None).encryptor().update(bytes(64 * count))
+        assert np.ascontiguousarray(out.T).astype("<u4").tobytes() == expected
+
+
+def test_rows_are_made_of_their_blocks():
+    """Columns of stripe 3 of row 5, from OpenSSL's words: radii from the first eight words of a block."""
+    secret = Key.from_seed(9).secret
+    start = (3 * 128).to_bytes(4, "little") + (5).to_bytes(8, "little") + bytes(4)
+    stream = Cipher(algorithms.ChaCha20(secret, start), None).encryptor().update(bytes(64 * 128))
+    words = np.frombuffer(stream, dtype="<u8").reshape(128, 8).T
+    _, expected = stripe_of(words[:4].reshape(-1), words[4:].reshape(-1), np.zeros(PAIRS, dtype=np.uint64))
+    assert_array_equal(NormalRows(Key.from_seed(9)).fill(5, 3, np.empty((1, STRIPE)))[0], expected.ravel())
+    with pytest.raises(ValueError, match="but it must have at most 34359738368"):
+        NormalRows(Key.from_seed(9)).fill(0, 2**25 - 1, np.empty((2, STRIPE)))

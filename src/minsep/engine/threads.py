@@ -20,5 +20,15 @@ def in_threads(work: Callable[[Task], Result], tasks: Iterable[Task]) -> list[Re
     threads = min(available_cores(), len(tasks))
     if threads <= 1:
         return [work(task) for task in tasks]
+    results: dict[int, Result] = {}
+    # One iterator for all: a future for each task would give the garbage collector more to do than the work.
+    numbers = iter(range(len(tasks)))
+
+    def run() -> None:
+        for number in numbers:
+            results[number] = work(tasks[number])
+
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(work, tasks))
+        for running in [pool.submit(run) for _ in range(threads)]:
+            running.result()
+    return [results[number] for number in range(len(tasks))]

@@ -5,6 +5,7 @@ import numpy as np
 
 from minsep.noise.grid import MOST_STEPS, SMOOTHING
 from minsep.numerics import ROUNDER
+from minsep.randomness.normals import fill_stripe, work_space
 
 
 @numba.njit(inline="always")
@@ -26,23 +27,23 @@ def _add_row(total, weight, row):  # type: ignore[no-untyped-def]  # pragma: no 
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def next_rows(window, normals, position, scales, weights, first):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Write the next rows into a window, in steps of the grid.
+def next_rows(window, key, place, position, scales, weights, first):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Write the next rows, from row `position` on, into a window, in steps of the grid.
 
     - `window`: stripes, by rows (row t at t modulo their number), by columns of a stripe.
-    - `normals`: rows by stripes by columns of Z, from row `position` on.
+    - `key`, `place`: the words of the key of Z, and the number of the first stripe.
     - `scales`, `weights`: for each row the factor of Z, and the weights of the rows before it from row `first` on.
 
     Every row is the sum over the rows before it from the oldest to the newest, however many rows are made at once.
     """
-    capacity, columns = window.shape[1], window.shape[2]
-    totals = np.empty((4, columns))
+    capacity, columns, count = window.shape[1], window.shape[2], scales.size
+    totals, normals, words = np.empty((4, columns)), np.empty(columns), work_space()
     for stripe in range(window.shape[0]):
         rows = window[stripe]
         r = 0
-        while r < normals.shape[0]:
+        while r < count:
             # Four rows read each row before them once; what they use of one another is added last.
-            group = 4 if r + 4 <= normals.shape[0] else 1
+            group = 4 if r + 4 <= count else 1
             totals[:group] = 0.0
             before = position + r
             if group == 4:
@@ -72,42 +73,52 @@ def next_rows(window, normals, position, scales, weights, first):  # type: ignor
                 for earlier in range(own):
                     weight = weights[r + own, before + earlier - first]
                     _add_row(totals[own], weight, rows[(before + earlier) % capacity])
-                _finish(totals[own], normals[r + own, stripe], scales[r + own], rows[(before + own) % capacity])
+                fill_stripe(key, before + own, place + stripe, words, normals)
+                _finish(totals[own], normals, scales[r + own], rows[(before + own) % capacity])
             r += group
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def add_scaled(total, values, scale):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Add `scale` times stripes of values to stripes."""
+def moving_sum(total, key, place, position, scales):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Set stripes to a sum of rows of Z, from row `position` back, times their factors.
+
+    - `total`: stripes by columns.
+    - `key`, `place`: the words of the key of Z, and the number of the first stripe.
+    """
+    normals, words = np.empty(total.shape[1]), work_space()
     for stripe in range(total.shape[0]):
-        own, others = total[stripe], values[stripe]
-        for j in range(own.size):
-            own[j] += scale * others[j]
+        own = total[stripe]
+        own[:] = 0.0
+        for lag in range(scales.size):
+            fill_stripe(key, position - lag, place + stripe, words, normals)
+            _add_row(own, scales[lag], normals)
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def release_rows(sums, window, slot, normals, first, unit):  # type: ignore[no-untyped-def]  # pragma: no cover
+def release_rows(sums, window, slot, key, place, position, first, unit):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Add rows of noise to sums, smooth them and round them to the grid, in place; return whether all were in range.
 
     - `sums`: flat. Its first value belongs to column `first` of the first stripe.
     - `window`, `slot`: stripes by rows by columns, in steps of the grid, and which of the rows is added.
-    - `normals`: stripes by columns of the smoothing.
+    - `key`, `place`, `position`: the words of the key of the smoothing, the number of the first stripe, and of the row.
     - `unit`: the step of a released sum.
 
     Whole numbers are taken off before anything is rounded, so the one rounding error is that of a few steps.
     """
     good = True
-    place = 0
+    normals, words = np.empty(window.shape[2]), work_space()
+    start = 0
     for stripe in range(window.shape[0]):
         begin = first if stripe == 0 else 0
-        end = min(window.shape[2], begin + sums.size - place)
-        total = sums[place : place + end - begin]
-        row, z = window[stripe, slot, begin:end], normals[stripe, begin:end]
+        end = min(window.shape[2], begin + sums.size - start)
+        total = sums[start : start + end - begin]
+        fill_stripe(key, position, place + stripe, words, normals)
+        row, z = window[stripe, slot, begin:end], normals[begin:end]
         for j in range(total.size):
             steps = total[j] / unit
             good &= abs(steps) < MOST_STEPS
             whole, noise = _rounded(steps), _rounded(row[j])
             rest = ((steps - whole) + (row[j] - noise)) + SMOOTHING * z[j]
             total[j] = ((whole + noise) + _rounded(rest)) * unit
-        place += total.size
+        start += total.size
     return good

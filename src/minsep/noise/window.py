@@ -4,7 +4,6 @@ A block of rows costs less than its rows one by one, because the rows before it 
 part of the columns makes its rows in blocks, but each part at another step, and the work of a step is always the same.
 """
 
-import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
@@ -15,11 +14,13 @@ from minsep.engine import available_cores, in_threads
 from minsep.noise import kernels
 from minsep.noise.grid import Grid
 from minsep.noise.recurrence import Recurrence
-from minsep.randomness import STRIPE, Key, NormalRows
+from minsep.randomness import STRIPE, Key
+from minsep.randomness.chacha import key_words
+from minsep.randomness.normals import check_columns
 
 _LEAST_BLOCK, _MOST_BLOCK = 4, 32
 _ROWS_OF_WINDOW = 8  # a block has at most one row for so many that are kept
-_MOST_STRIPES = 32  # of a part: their words fill a part of a second-level cache
+_PARTS = 8  # for each row of a block, so that cores share the work of a step evenly
 
 
 class RowWindow:
@@ -34,13 +35,14 @@ class RowWindow:
         self, recurrence: Recurrence, grid: Grid, iterations: int, columns: tuple[int, int], key: Key, smoothing: Key
     ) -> None:
         begin, end = columns
+        check_columns(end)
         self._recurrence, self._iterations = recurrence, iterations
         self._per_row = grid.noise_multiplier / grid.step
         self._first, self._offset, self._size = begin // STRIPE, begin % STRIPE, end - begin
         stripes = -(-end // STRIPE) - self._first
         self._block = max(1, min(max(recurrence.window // _ROWS_OF_WINDOW, _LEAST_BLOCK), recurrence.window, stripes))
         self._block = min(self._block, _MOST_BLOCK)
-        width = max(1, min(stripes // (4 * self._block), _MOST_STRIPES))
+        width = max(1, stripes // (_PARTS * self._block))
         self._parts = [slice(start, min(start + width, stripes)) for start in range(0, stripes, width)]
         self._phases = [part * self._block // len(self._parts) for part in range(len(self._parts))]
         self._ready = [0] * len(self._parts)
@@ -48,8 +50,7 @@ class RowWindow:
         self._rows = np.empty((stripes, min(capacity, iterations), STRIPE), dtype=np.float32)
         # The system gives memory when it is written to, which takes seconds for gigabytes: now, and not in a step.
         in_threads(lambda part: self._rows[part].fill(0.0), self._parts)
-        self._normals, self._smoothing = NormalRows(key), NormalRows(smoothing)
-        self._buffers = threading.local()
+        self._key, self._smoothing = key_words(key.secret), key_words(smoothing.secret)
         self._ahead: Future[None] | None = None
 
     def prepare(self, row: int) -> None:
@@ -83,7 +84,6 @@ class RowWindow:
         - `sums`: flat and contiguous.
         - `unit`: the step of a released sum.
         """
-
         return all(in_threads(lambda part: self._release(row, part, *self._steps(row, part), sums, unit), self._parts))
 
     def add(self, row: int, steps: Rows, sums: FloatArray, unit: float) -> bool:
@@ -124,48 +124,40 @@ class RowWindow:
         self._ready = [rows.stop] * len(self._parts)
 
     def _release(self, row: int, part: slice, window: Rows, slot: int, sums: FloatArray, unit: float) -> bool:
-        first, place = (self._offset, 0) if part.start == 0 else (0, part.start * STRIPE - self._offset)
-        mine = sums[place : part.stop * STRIPE - self._offset]
-        normals = self._smoothing.fill(row, self._first + part.start, self._buffer("smoothing", part))
-        return bool(kernels.release_rows(mine, window, slot, normals, first, unit))
+        first, start = (self._offset, 0) if part.start == 0 else (0, part.start * STRIPE - self._offset)
+        mine, place = sums[start : part.stop * STRIPE - self._offset], self._first + part.start
+        return bool(kernels.release_rows(mine, window, slot, self._smoothing, place, row, first, unit))
 
     def _make(self, row: int) -> None:
-        if self._recurrence.on_grid:
-            in_threads(lambda part: self._make_part(part, row), [p for p, end in enumerate(self._ready) if end == row])
-
-    def _make_part(self, part: int, row: int) -> None:
+        if not self._recurrence.on_grid:
+            return
+        due = [part for part, end in enumerate(self._ready) if end == row]
         # Alone until its turn comes, so that the first steps do not have more to do than others.
-        count = self._block if row % self._block == self._phases[part] else 1
-        count = min(count, self._iterations - row)
-        stripes = self._parts[part]
-        products = [self._recurrence.product(one) for one in range(row, row + count)]
-        normals = self._buffer("rows", stripes, self._block)[:count]
-        for place in range(count):
-            self._normals.fill(row + place, self._first + stripes.start, normals[place])
+        counts = [self._block if row % self._block == self._phases[part] else 1 for part in due]
+        products = {count: self._products(row, count) for count in set(counts)}
+        in_threads(lambda one: self._make_part(one[0], row, *products[one[1]]), zip(due, counts, strict=True))
+
+    def _make_part(self, part: int, row: int, scales: FloatArray, weights: FloatArray) -> None:
+        stripes, first = self._parts[part], self._recurrence.kept(row).start
+        kernels.next_rows(self._rows[stripes], self._key, self._first + stripes.start, row, scales, weights, first)
+        self._ready[part] = row + scales.size
+
+    def _products(self, row: int, count: int) -> tuple[FloatArray, FloatArray]:
+        """Return the factors of Z and the weights of rows, from the oldest that is kept on, for the next rows."""
+        end = min(row + count, self._iterations)
         first = self._recurrence.kept(row).start
-        weights = np.zeros((count, row + count - first))
-        for one, (own, product) in enumerate(zip(weights, products, strict=True), start=row):
-            own[one - first - product.of_kept.size : one - first] = product.of_kept[::-1]
-        scales = np.array([self._per_row * product.of_normals[0] for product in products])
-        kernels.next_rows(self._rows[stripes], normals, row, scales, weights, first)
-        self._ready[part] = row + count
+        scales, weights = np.empty(end - row), np.zeros((end - row, end - first))
+        for place, number in enumerate(range(row, end)):
+            product = self._recurrence.product(number)
+            scales[place] = self._per_row * product.of_normals[0]
+            weights[place, number - first - product.of_kept.size : number - first] = product.of_kept[::-1]
+        return scales, weights
 
     def _steps(self, row: int, part: slice) -> tuple[Rows, int]:
         """Return stripes by rows by columns, in steps of the grid, and the place of a row among the rows."""
         if self._recurrence.on_grid:
             return self._rows[part], row % self._rows.shape[1]
-        total = self._buffer("sum", part)
-        total.fill(0.0)
-        for lag, weight in enumerate(self._recurrence.product(row).of_normals):
-            normals = self._normals.fill(row - lag, self._first + part.start, self._buffer("rows", part))
-            kernels.add_scaled(total, normals, self._per_row * weight)
+        total = np.empty((part.stop - part.start, STRIPE))
+        scales = self._per_row * self._recurrence.product(row).of_normals
+        kernels.moving_sum(total, self._key, self._first + part.start, row, scales)
         return total[:, None], 0
-
-    def _buffer(self, name: str, part: slice, rows: int | None = None) -> FloatArray:
-        """Return memory for stripes, which each thread keeps."""
-        shape = (part.stop - part.start, STRIPE) if rows is None else (rows, part.stop - part.start, STRIPE)
-        kept: FloatArray | None = getattr(self._buffers, name, None)
-        if kept is None or kept.shape != shape:
-            kept = np.empty(shape)
-            setattr(self._buffers, name, kept)
-        return kept

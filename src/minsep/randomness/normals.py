@@ -6,24 +6,28 @@ are right up to 10.9 standard deviations, and nearly so up to 11.9 (a normal var
 """
 
 import math
-import threading
 
 import numba
 import numpy as np
 
-from minsep.arrays import FloatArray, Words
+from minsep.arrays import FloatArray
 from minsep.numerics import INTEGER_PART, ONE, TWO_52, bits_of, cosine, float_of, log_of_side, sine
-from minsep.randomness.chacha import BLOCK_WORDS, RowWords
+from minsep.randomness.chacha import BLOCK_WORDS, MOST_BLOCKS, fill_blocks, key_words
 from minsep.randomness.keys import Key
 
 STRIPE = 1024
 """Columns that are made together: the first half of them have the cosines of its angles, the second half the sines."""
 
+STRIPE_BLOCKS = STRIPE * 2 // BLOCK_WORDS
+"""Blocks of the cipher for a stripe: two words of 32 bits for each column."""
+MOST_COLUMNS = MOST_BLOCKS // STRIPE_BLOCKS * STRIPE
+"""The most columns that a row can have."""
+
 _PAIRS = STRIPE // 2
 _NORMALS, _MORE_BITS = 0, 1  # planes of the cipher
 _TWO_12, _TWO_22, _UNIT_64, _UNIT = 2.0**12, 2.0**22, 2.0**-64, 2.0**-74
 
-_BITS_1, _BITS_2, _BITS_10, _BITS_12, _BITS_42, _BITS_63 = (np.uint64(n) for n in (1, 2, 10, 12, 42, 63))
+_BITS_1, _BITS_2, _BITS_10, _BITS_12, _BITS_32, _BITS_42, _BITS_63 = (np.uint64(n) for n in (1, 2, 10, 12, 32, 42, 63))
 _LOW_10, _LOW_12, _ALL, _NONE = (np.uint64(n) for n in (0x3FF, 0xFFF, 0xFFFFFFFFFFFFFFFF, 0))
 
 
@@ -54,35 +58,79 @@ def _needs_more(first):  # type: ignore[no-untyped-def]  # pragma: no cover
     return ((first ^ _ALL) if first >> _BITS_63 != _NONE else first) >> _BITS_42 == _NONE
 
 
+@numba.njit(inline="always")
+def _wide(low, high):  # type: ignore[no-untyped-def]  # pragma: no cover
+    return np.uint64(low) | (np.uint64(high) << _BITS_32)
+
+
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def fill_normals(words, out):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Set stripes to normal variates, from stripes of 512 radii and 512 angles; return how many need more bits."""
+def transform(words, out):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Set a stripe to normal variates, from the words of its blocks; return how many pairs need more bits.
+
+    - `words`: words by blocks. The first eight words of a block are four radii, the others four angles.
+    - `out`: the columns of the stripe.
+    """
+    blocks = words.shape[1]
     incomplete = 0
-    for stripe in range(words.shape[0]):
-        radii, angles = words[stripe, 0], words[stripe, 1]
-        lower, upper = out[stripe, :_PAIRS], out[stripe, _PAIRS:]
-        for i in range(_PAIRS):
-            x, y = _normal_pair(radii[i], angles[i], 0.5)
-            lower[i] = x
-            upper[i] = y
-        for i in range(_PAIRS):
-            incomplete += _needs_more(radii[i])
+    for k in range(4):
+        low, high, angle_low, angle_high = words[2 * k], words[2 * k + 1], words[2 * k + 8], words[2 * k + 9]
+        lower, upper = out[k * blocks : (k + 1) * blocks], out[_PAIRS + k * blocks : _PAIRS + (k + 1) * blocks]
+        for b in range(blocks):
+            x, y = _normal_pair(_wide(low[b], high[b]), _wide(angle_low[b], angle_high[b]), 0.5)
+            lower[b] = x
+            upper[b] = y
+        for b in range(blocks):
+            incomplete += _needs_more(_wide(low[b], high[b]))
     return incomplete
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def complete_normals(words, more, out):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Set those pairs again that need more bits, from a third word for each."""
-    for stripe in range(words.shape[0]):
-        for i in range(_PAIRS):
-            first = words[stripe, 0, i]
-            if _needs_more(first):
-                extra = ~more[stripe, i] if first >> _BITS_63 != _NONE else more[stripe, i]
-                high = float_of((extra >> _BITS_12) | INTEGER_PART) - TWO_52
-                low = float_of((extra & _LOW_12) | INTEGER_PART) - (TWO_52 - 0.5)
-                fraction = (high * _TWO_12 + low) * _UNIT_64
-                x, y = _normal_pair(first, words[stripe, 1, i], fraction)
-                out[stripe, i], out[stripe, _PAIRS + i] = x, y
+def complete(words, more, out):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Set those pairs of a stripe again that need more bits.
+
+    - `words`, `out`: as for `transform`.
+    - `more`: words by blocks, of which every two are a third word of a pair.
+    """
+    blocks = words.shape[1]
+    for i in range(_PAIRS):
+        k, b = divmod(i, blocks)
+        first, second = _wide(words[2 * k, b], words[2 * k + 1, b]), _wide(words[2 * k + 8, b], words[2 * k + 9, b])
+        if _needs_more(first):
+            place, block = divmod(i, more.shape[1])
+            third = _wide(more[2 * place, block], more[2 * place + 1, block])
+            third = ~third if first >> _BITS_63 != _NONE else third
+            high = float_of((third >> _BITS_12) | INTEGER_PART) - TWO_52
+            low = float_of((third & _LOW_12) | INTEGER_PART) - (TWO_52 - 0.5)
+            x, y = _normal_pair(first, second, (high * _TWO_12 + low) * _UNIT_64)
+            out[i], out[_PAIRS + i] = x, y
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def fill_stripe(key, row, stripe, words, out):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Set a stripe to the normal variates of a row under the words of a key.
+
+    - `words`: work space for the words of its blocks, from `work_space`.
+    - `out`: the columns of the stripe.
+    """
+    fill_blocks(key, stripe * STRIPE_BLOCKS, row, _NORMALS, words)
+    if transform(words, out):
+        more = np.empty((BLOCK_WORDS, STRIPE_BLOCKS // 2), dtype=np.uint32)
+        fill_blocks(key, stripe * (STRIPE_BLOCKS // 2), row, _MORE_BITS, more)
+        complete(words, more, out)
+
+
+@numba.njit(inline="always")
+def work_space():  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Return memory for the words of a stripe, in compiled code."""
+    return np.empty((BLOCK_WORDS, STRIPE_BLOCKS), dtype=np.uint32)
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def fill_stripes(key, row, first, out):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Set stripes, from stripe `first` of a row on, to normal variates."""
+    words = work_space()
+    for stripe in range(out.shape[0]):
+        fill_stripe(key, row, first + stripe, words, out[stripe])
 
 
 class NormalRows:
@@ -97,8 +145,7 @@ class NormalRows:
     """
 
     def __init__(self, key: Key) -> None:
-        self._words, self._more = (RowWords(key, plane) for plane in (_NORMALS, _MORE_BITS))
-        self._buffers = threading.local()
+        self._key = key_words(key.secret)
 
     def fill(self, row: int, stripe: int, out: FloatArray) -> FloatArray:
         """Set stripes to those of a row, from a stripe on, and return them.
@@ -106,16 +153,15 @@ class NormalRows:
         - `row`, `stripe`: the row and its first stripe, from 0.
         - `out`: contiguous, stripes by columns of a stripe.
         """
-        words = self._buffer(len(out))
-        self._words.fill(row, stripe * (STRIPE // BLOCK_WORDS), words)
-        if fill_normals(words, out):
-            more = np.empty((len(out), _PAIRS), dtype=np.uint64)
-            complete_normals(words, self._more.fill(row, stripe * (_PAIRS // BLOCK_WORDS), more), out)
+        check_columns((stripe + len(out)) * STRIPE)
+        fill_stripes(self._key, row, stripe, out)
         return out
 
-    def _buffer(self, stripes: int) -> Words:
-        """Return memory for words, which each thread keeps: fresh memory costs as much as what is written to it."""
-        kept: Words | None = getattr(self._buffers, "words", None)
-        if kept is None or len(kept) < stripes:
-            kept = self._buffers.words = np.empty((stripes, 2, _PAIRS), dtype=np.uint64)
-        return kept[:stripes]
+
+def check_columns(end: int) -> None:
+    """Refuse a row that is longer than the cipher can count.
+
+    - `end`: the column after its last.
+    """
+    if end > MOST_COLUMNS:
+        raise ValueError(f"A row of noise has {end} columns, but it must have at most {MOST_COLUMNS}.")
