@@ -57,7 +57,7 @@ def test_rows_equal_the_recursion_on_the_grid(strategy, size):
 def test_rows_do_not_depend_on_how_many_are_made_at_once(size, block, monkeypatch):
     strategy = minsep.BandedToeplitz.optimal(iterations=40, bands=14)
     expected = list(mechanism(strategy).noise(size, seed=5))
-    monkeypatch.setattr("minsep.noise.window._LEAST_BLOCK", block)
+    monkeypatch.setattr("minsep.noise.window._GROUP", block)
     monkeypatch.setattr("minsep.noise.window._PARTS", 1)
     monkeypatch.setattr("minsep.noise.window._ROWS_OF_WINDOW", 100)
     assert_array_equal(list(mechanism(strategy).noise(size, seed=5)), expected)

@@ -18,8 +18,7 @@ from minsep.randomness import STRIPE, Key
 from minsep.randomness.chacha import key_words
 from minsep.randomness.normals import check_columns
 
-_LEAST_BLOCK, _MOST_BLOCK = 4, 32
-_ROWS_OF_WINDOW = 8  # a block has at most one row for so many that are kept
+_GROUP, _ROWS_OF_WINDOW, _MOST_BLOCK = 4, 32, 32  # a block has four rows for every 32 that are kept
 _PARTS = 8  # for each row of a block, so that cores share the work of a step evenly
 
 
@@ -40,8 +39,8 @@ class RowWindow:
         self._per_row = grid.noise_multiplier / grid.step
         self._first, self._offset, self._size = begin // STRIPE, begin % STRIPE, end - begin
         stripes = -(-end // STRIPE) - self._first
-        self._block = max(1, min(max(recurrence.window // _ROWS_OF_WINDOW, _LEAST_BLOCK), recurrence.window, stripes))
-        self._block = min(self._block, _MOST_BLOCK)
+        wanted = min(-(-recurrence.window // _ROWS_OF_WINDOW) * _GROUP, _MOST_BLOCK)
+        self._block = max(1, min(wanted, recurrence.window, stripes))
         width = max(1, stripes // (_PARTS * self._block))
         self._parts = [slice(start, min(start + width, stripes)) for start in range(0, stripes, width)]
         self._phases = [part * self._block // len(self._parts) for part in range(len(self._parts))]
