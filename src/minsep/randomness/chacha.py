@@ -5,8 +5,12 @@ additions, exclusive ors and rotations of 32-bit words, which take the same time
 do them too, so noise made there is the noise made here.
 """
 
+from typing import Any
+
 import numba
 import numpy as np
+from llvmlite import ir
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 BLOCK_WORDS = 16
@@ -17,8 +21,9 @@ MOST_BLOCKS = 1 << 32
 _WORD = np.uint32
 _CONSTANTS = tuple(_WORD(int.from_bytes(b"expand 32-byte k"[i : i + 4], "little")) for i in range(0, 16, 4))
 _C0, _C1, _C2, _C3 = _CONSTANTS
-_16, _12, _8, _7 = (_WORD(turn) for turn in (16, 12, 8, 7))
-_20, _24, _25 = (_WORD(32 - turn) for turn in (12, 8, 7))
+_DOUBLE_ROUNDS = 10
+_COLUMNS = tuple((i, i + 4, i + 8, i + 12) for i in range(4))
+_DIAGONALS = tuple((i, 4 + (i + 1) % 4, 8 + (i + 2) % 4, 12 + (i + 3) % 4) for i in range(4))
 
 
 def key_words(secret: bytes) -> NDArray[np.uint32]:
@@ -30,36 +35,33 @@ def key_words(secret: bytes) -> NDArray[np.uint32]:
     return np.frombuffer(secret, dtype="<u4").astype(np.uint32)
 
 
-@numba.njit(inline="always")
-def _quarter(a, b, c, d):  # type: ignore[no-untyped-def]  # pragma: no cover
-    a = _WORD(a + b)
-    d = _WORD(d ^ a)
-    d = _WORD((d << _16) | (d >> _16))
-    c = _WORD(c + d)
-    b = _WORD(b ^ c)
-    b = _WORD((b << _12) | (b >> _20))
-    a = _WORD(a + b)
-    d = _WORD(d ^ a)
-    d = _WORD((d << _8) | (d >> _24))
-    c = _WORD(c + d)
-    b = _WORD(b ^ c)
-    b = _WORD((b << _7) | (b >> _25))
-    return a, b, c, d
+def _rounds(_context: Any, words: Any) -> Any:
+    """Return the type and the code of ten double rounds of the sixteen words of a block, without a loop.
+
+    A loop of rounds would keep the loop over blocks from being vectorised, and numba takes long to type so many lines.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        x = [builder.extract_value(arguments[0], place) for place in range(BLOCK_WORDS)]
+
+        def mix(first: int, second: int, third: int, turn: int) -> None:
+            x[first] = builder.add(x[first], x[second])
+            mixed = builder.xor(x[third], x[first])
+            left, right = (ir.Constant(mixed.type, count) for count in (turn, 32 - turn))
+            x[third] = builder.or_(builder.shl(mixed, left), builder.lshr(mixed, right))
+
+        for _ in range(_DOUBLE_ROUNDS):
+            for a, b, c, d in _COLUMNS + _DIAGONALS:
+                mix(a, b, d, 16)
+                mix(c, d, b, 12)
+                mix(a, b, d, 8)
+                mix(c, d, b, 7)
+        return context.make_tuple(builder, signature.return_type, x)
+
+    return words(words), generate
 
 
-@numba.njit(inline="always")
-def _double_round(x):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Mix the columns, and then the diagonals, of the sixteen words of a block."""
-    x0, x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, x11, x12, x13, x14, x15 = x
-    x0, x4, x8, x12 = _quarter(x0, x4, x8, x12)
-    x1, x5, x9, x13 = _quarter(x1, x5, x9, x13)
-    x2, x6, x10, x14 = _quarter(x2, x6, x10, x14)
-    x3, x7, x11, x15 = _quarter(x3, x7, x11, x15)
-    x0, x5, x10, x15 = _quarter(x0, x5, x10, x15)
-    x1, x6, x11, x12 = _quarter(x1, x6, x11, x12)
-    x2, x7, x8, x13 = _quarter(x2, x7, x8, x13)
-    x3, x4, x9, x14 = _quarter(x3, x4, x9, x14)
-    return x0, x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, x11, x12, x13, x14, x15
+_mixed: Any = intrinsic(_rounds)
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
@@ -77,9 +79,7 @@ def fill_blocks(key, first, row, plane, out):  # type: ignore[no-untyped-def]  #
     for b in range(o0.size):
         count = _WORD(start + _WORD(b))
         x = (_C0, _C1, _C2, _C3, k0, k1, k2, k3, k4, k5, k6, k7, count, n0, n1, n2)
-        # Ten times, and not in a loop, which would keep the one over blocks from being vectorised.
-        x = _double_round(_double_round(_double_round(_double_round(_double_round(x)))))
-        x = _double_round(_double_round(_double_round(_double_round(_double_round(x)))))
+        x = _mixed(x)
         o0[b], o1[b], o2[b], o3[b] = _WORD(x[0] + _C0), _WORD(x[1] + _C1), _WORD(x[2] + _C2), _WORD(x[3] + _C3)
         o4[b], o5[b], o6[b], o7[b] = _WORD(x[4] + k0), _WORD(x[5] + k1), _WORD(x[6] + k2), _WORD(x[7] + k3)
         o8[b], o9[b], o10[b], o11[b] = _WORD(x[8] + k4), _WORD(x[9] + k5), _WORD(x[10] + k6), _WORD(x[11] + k7)
