@@ -1,6 +1,5 @@
 """What all streams of noise have in common: a key, a position, and states from which they go on."""
 
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -147,8 +146,3 @@ def checked_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
     """
     sides = shape if isinstance(shape, tuple | list) else (shape,)
     return tuple(validate.integer(shape=side, at_least=1) for side in sides)
-
-
-def size_of(shape: tuple[int, ...]) -> int:
-    """Return the number of values of a shape."""
-    return math.prod(shape)

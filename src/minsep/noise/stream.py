@@ -1,5 +1,6 @@
 """A stream of correlated noise on the host: a function of (mechanism, shape, key), read in order."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 from minsep.arrays import FloatArray
 from minsep.noise.grid import refuse_sum
-from minsep.noise.keyed import KeyedStream, checked_shape, size_of
+from minsep.noise.keyed import KeyedStream, checked_shape
 from minsep.noise.rows import NoiseRow, noise_row
 from minsep.noise.window import RowWindow
 from minsep.randomness import Key
@@ -47,7 +48,7 @@ class NoiseStream(KeyedStream, Iterator[NoiseRow]):
         if columns is not None and len(whole) != 1:
             raise ValueError(f"columns is {columns!r}, but then the shape, {whole}, must have one dimension.")
         parts = None if columns is None else [columns]
-        super().__init__(strategy, noise_multiplier, size_of(whole), parts, key, fingerprint)
+        super().__init__(strategy, noise_multiplier, math.prod(whole), parts, key, fingerprint)
         self.shape = whole if columns is None else (self.size,)
         self.dtype = self._checked_dtype(dtype)
 
