@@ -76,7 +76,9 @@ def test_values_that_cannot_be_noise_alone_are_as_frequent_where_there_is_a_sum(
     assert_nothing_is_revealed(IN_PROCESS[path]())
 
 
-@pytest.mark.parametrize("path", IN_PROCESSES)
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, marks=[pytest.mark.slow] if "on the device" in path else []) for path in IN_PROCESSES]
+)
 def test_the_same_holds_in_other_processes(path, tmp_path):
     count = 1 if "64" in path else 2
     command = [sys.executable, "-W", "ignore", "-m", "tests.training.released", path, str(tmp_path)]
