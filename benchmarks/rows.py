@@ -5,6 +5,7 @@ out of the mean, and none is left out of the worst step.
 """
 
 import json
+import subprocess
 import sys
 import time
 
@@ -32,8 +33,6 @@ def measure(values: int, bands: int, rows: int) -> dict[str, float]:
 
 
 def in_a_process(values: int, bands: int, rows: int) -> dict[str, float]:
-    import subprocess
-
     command = [sys.executable, "-m", "benchmarks.rows", *map(str, (values, bands, rows))]
     found: dict[str, float] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     return found

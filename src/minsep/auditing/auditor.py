@@ -62,7 +62,7 @@ def audit(
     >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.1, min_sep=4), noise_multiplier=1.0)
     >>> certificate = minsep.certify(mechanism, epsilon=4.0, delta=1e-2)
     >>> result = audit(certificate, plain_loop, runs=4, seed=1)
-    >>> result.passed, result.trials, 0.3 < result.lower_bound < 4.0
+    >>> result.passed, result.trials, 0.5 < result.lower_bound < 4.0
     (True, 4096, True)
     """
     certificate = accepted_certificate(certificate, verify=verify)

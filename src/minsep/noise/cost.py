@@ -11,7 +11,7 @@ import numpy as np
 
 from minsep import _validation as validate
 from minsep.budget import Budget
-from minsep.noise.grid import DEVIATIONS, FINENESS, SMOOTHING, largest_diagonal
+from minsep.noise.grid import FINENESS, SMOOTHING, largest_diagonal, reach_of
 from minsep.noise.recurrence import recurrence_of
 from minsep.strategy import BandedInverseToeplitz, Dense, Strategy
 from minsep.strategy.toeplitz import Toeplitz
@@ -141,8 +141,7 @@ def _relative_errors(strategy: Strategy) -> list[tuple[float, float, float]]:
     largest = largest_diagonal(strategy)
     least = float(np.diag(strategy.matrix).min()) if isinstance(strategy, Dense) else largest
     cells = finest * largest / least + shape
-    reach = DEVIATIONS * strategy.largest_inverse_row_norm * largest * finest
-    reach += 0.5 * largest * strategy.largest_inverse_row_sum
+    reach = reach_of(strategy, largest * finest)
     shift = 2.2 * (window + 3) * _UNIT * _largest_sums(strategy)[0] / least * reach / (finest / 2)
     slope = 4.3 * cells * (NORMAL_ERROR + 4 * _UNIT) + shift
     offset = 4.3 * cells * (_UNIT * (reach + 1) / (finest / 2) + NORMAL_ERROR / 100) + shift

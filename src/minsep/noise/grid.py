@@ -57,19 +57,13 @@ class Grid:
     @cached_property
     def step(self) -> float:
         """The distance of two points of the grid, for clip norm 1."""
-        _, exponent = math.frexp(self.noise_multiplier / self.diagonal)
+        _, exponent = math.frexp(self.noise_multiplier / largest_diagonal(self.strategy))
         return math.ldexp(1.0, exponent - 1 - FINENESS)
-
-    @cached_property
-    def diagonal(self) -> float:
-        """Largest entry on the diagonal of C: a row has at least the noise that it divides."""
-        return largest_diagonal(self.strategy)
 
     @cached_property
     def reach(self) -> float:
         """What no value of a row exceeds, in steps, but for 12 standard deviations of noise."""
-        noise = DEVIATIONS * self.noise_multiplier * self.strategy.largest_inverse_row_norm / self.step
-        return noise + 0.5 * self.diagonal * self.strategy.largest_inverse_row_sum
+        return reach_of(self.strategy, self.noise_multiplier / self.step)
 
     def unit(self, clip_norm: float) -> float:
         """Return the step of a released sum. A clip norm for which there is none is refused.
@@ -84,10 +78,19 @@ class Grid:
 
 
 def largest_diagonal(strategy: Strategy) -> float:
-    """Return the largest entry on the diagonal of C."""
+    """Return the largest entry on the diagonal of C: a row has at least the noise that it divides."""
     if isinstance(strategy, Toeplitz):
         return float(strategy.coefficients[0])
     return float(np.diag(strategy.dense()).max())
+
+
+def reach_of(strategy: Strategy, steps: float) -> float:
+    """Return what no value of a row exceeds, in steps of a grid, but for 12 standard deviations of noise.
+
+    - `steps`: the noise multiplier in steps of the grid.
+    """
+    noise = DEVIATIONS * steps * strategy.largest_inverse_row_norm
+    return noise + 0.5 * largest_diagonal(strategy) * strategy.largest_inverse_row_sum
 
 
 def refuse_sum(unit: float) -> ValueError:

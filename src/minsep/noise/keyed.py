@@ -1,6 +1,6 @@
 """What all streams of noise have in common: a key, a position, and states from which they go on."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,8 +14,6 @@ from minsep.randomness import Key
 from minsep.state import Guard, State, Uncopyable, check_envelope, envelope
 from minsep.strategy import Strategy
 
-SMOOTHING_KEY = "smoothing"
-
 # 2: rows on a grid, by ChaCha20.
 _FORMAT = 2
 
@@ -23,7 +21,7 @@ Columns = Sequence[tuple[int, int]]
 """Parts (begin, end) of a row, in order and apart."""
 
 
-class KeyedStream(Uncopyable):
+class KeyedStream(Uncopyable, ABC):
     """The rows of C^-1 Z as a function of (strategy, noise multiplier, key), read in order and released one by one.
 
     - `strategy`, `noise_multiplier`: those of the mechanism.
@@ -97,7 +95,7 @@ class KeyedStream(Uncopyable):
         self._key = key
         self._position = 0
         self._guard = Guard()
-        self._start(key, key.derive(SMOOTHING_KEY))
+        self._start(key, key.derive("smoothing"))
 
     def _check_left(self) -> None:
         if self._position == self.iterations:

@@ -19,9 +19,9 @@ MOST_BLOCKS = 1 << 32
 """Blocks of one row: the cipher counts them in 32 bits."""
 
 _WORD = np.uint32
-_CONSTANTS = tuple(_WORD(int.from_bytes(b"expand 32-byte k"[i : i + 4], "little")) for i in range(0, 16, 4))
-_C0, _C1, _C2, _C3 = _CONSTANTS
-_DOUBLE_ROUNDS = 10
+CONSTANTS = tuple(_WORD(int.from_bytes(b"expand 32-byte k"[i : i + 4], "little")) for i in range(0, 16, 4))
+_C0, _C1, _C2, _C3 = CONSTANTS
+DOUBLE_ROUNDS = 10
 _COLUMNS = tuple((i, i + 4, i + 8, i + 12) for i in range(4))
 _DIAGONALS = tuple((i, 4 + (i + 1) % 4, 8 + (i + 2) % 4, 12 + (i + 3) % 4) for i in range(4))
 
@@ -50,7 +50,7 @@ def _rounds(_context: Any, words: Any) -> Any:
             left, right = (ir.Constant(mixed.type, count) for count in (turn, 32 - turn))
             x[third] = builder.or_(builder.shl(mixed, left), builder.lshr(mixed, right))
 
-        for _ in range(_DOUBLE_ROUNDS):
+        for _ in range(DOUBLE_ROUNDS):
             for a, b, c, d in _COLUMNS + _DIAGONALS:
                 mix(a, b, d, 16)
                 mix(c, d, b, 12)

@@ -24,7 +24,8 @@ MOST_COLUMNS = MOST_BLOCKS // STRIPE_BLOCKS * STRIPE
 """The most columns that a row can have."""
 
 _PAIRS = STRIPE // 2
-_NORMALS, _MORE_BITS = 0, 1  # planes of the cipher
+NORMALS, MORE_BITS = 0, 1
+"""Planes of the cipher: words of normal variates, and third words of those that need more bits."""
 _TWO_12, _TWO_22, _UNIT_64, _UNIT = 2.0**12, 2.0**22, 2.0**-64, 2.0**-74
 
 _BITS_1, _BITS_2, _BITS_10, _BITS_12, _BITS_32, _BITS_42, _BITS_63 = (np.uint64(n) for n in (1, 2, 10, 12, 32, 42, 63))
@@ -112,10 +113,10 @@ def fill_stripe(key, row, stripe, words, out):  # type: ignore[no-untyped-def]  
     - `words`: work space for the words of its blocks, from `work_space`.
     - `out`: the columns of the stripe.
     """
-    fill_blocks(key, stripe * STRIPE_BLOCKS, row, _NORMALS, words)
+    fill_blocks(key, stripe * STRIPE_BLOCKS, row, NORMALS, words)
     if transform(words, out):
         more = np.empty((BLOCK_WORDS, STRIPE_BLOCKS // 2), dtype=np.uint32)
-        fill_blocks(key, stripe * (STRIPE_BLOCKS // 2), row, _MORE_BITS, more)
+        fill_blocks(key, stripe * (STRIPE_BLOCKS // 2), row, MORE_BITS, more)
         complete(words, more, out)
 
 

@@ -10,9 +10,10 @@ from scipy import stats
 
 import minsep
 from minsep.randomness import STRIPE, Key, NormalRows
+from minsep.randomness.chacha import key_words
 from minsep.training.torch import PrivateTraining
 from minsep.training.torch.device_noise import DeviceNoiseStream, normals
-from minsep.training.torch.device_noise.chacha import blocks, key_words
+from minsep.training.torch.device_noise.chacha import blocks
 from minsep.training.torch.device_noise.normals import DeviceNormals
 from minsep.training.torch.memory import peak_memory
 from tests.randomness.test_normals import stripe_of

@@ -102,6 +102,14 @@ def released(releases: Releases, position: jax.Array, sums: jax.Array, dtype: An
     return result
 
 
+def size_of(tree: Any) -> int:
+    """Return the number of values of all leaves of a tree.
+
+    - `tree`: arrays.
+    """
+    return sum(np.size(leaf) for leaf in jax.tree.leaves(tree))
+
+
 def flattened(tree: Any) -> jax.Array:
     """Return the leaves of a tree as one vector in double precision, in or outside of compiled code.
 
@@ -125,7 +133,7 @@ def unflattened(flat: jax.Array, like: Any) -> Any:
     - `like`: a tree of arrays of the shapes of the leaves.
     """
     leaves, structure = jax.tree.flatten(like)
-    ends = np.cumsum([int(np.prod(np.shape(leaf))) for leaf in leaves])
+    ends = np.cumsum([np.size(leaf) for leaf in leaves])
     parts = jnp.split(flat, ends[:-1])
     return jax.tree.unflatten(
         structure, [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]

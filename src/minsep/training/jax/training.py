@@ -13,7 +13,7 @@ from minsep.state import State
 from minsep.training.base import Training
 from minsep.training.jax.arrays import from_array, to_array
 from minsep.training.jax.clipping import LossOfOne, Tree, clipped_gradient, padded
-from minsep.training.jax.noise import flattened, unflattened
+from minsep.training.jax.noise import flattened, size_of, unflattened
 from minsep.training.randomness import refusing_shared_draws
 from minsep.training.run import PrivateRun, refuse_gradient
 from minsep.training.stability import warn_if_unstable
@@ -90,7 +90,7 @@ class PrivateTraining(Training):
             certificate=certificate,
             verify=verify,
             seed=seed,
-            size=sum(int(np.prod(np.shape(leaf))) for leaf in jax.tree.leaves(parameters)),
+            size=size_of(parameters),
         )
         self._micro_batch = validate.integer(micro_batch=micro_batch, at_least=1)
         self._optimizer = optimizer
@@ -103,7 +103,7 @@ class PrivateTraining(Training):
             _second_moments(self._state)
             warn_if_unstable(mechanism, self._run.clip_norm, self._run.expected_batch)
         self._forms = _shapes(self.parameters)
-        self._noise = mechanism.noise(sum(int(np.prod(shape)) for shape, _ in self._forms), seed=seed)
+        self._noise = mechanism.noise(size_of(self.parameters), seed=seed)
         self._sums, self._update = jax.jit(self._compiled_sums), jax.jit(self._compiled_update)
 
     def step(self, inputs: Tree, targets: Tree) -> None:

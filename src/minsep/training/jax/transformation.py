@@ -2,7 +2,6 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from minsep import _validation as validate
@@ -10,7 +9,7 @@ from minsep.mechanism import Mechanism
 from minsep.noise.grid import Grid
 from minsep.randomness import Key
 from minsep.training.jax.clipping import Tree
-from minsep.training.jax.noise import NoiseState, Releases, flattened, released, unflattened
+from minsep.training.jax.noise import NoiseState, Releases, flattened, released, size_of, unflattened
 from minsep.training.run import check_clip_norm
 
 
@@ -31,7 +30,7 @@ def privatize(
     flat vector in the order of their tree. Updates are NaN beyond the last iteration, for sums that are not finite, and
     for a second update from one state with other sums: the difference of the two would have no noise.
 
-    >>> import minsep
+    >>> import minsep, numpy as np
     >>> from minsep.training.jax import clipped_gradient, padded
     >>> strategy = minsep.BandedToeplitz.optimal(iterations=10, bands=3)
     >>> mechanism = minsep.Mechanism(strategy, minsep.Poisson(rate=0.1), noise_multiplier=1.0)
@@ -60,7 +59,7 @@ def _transformation(
         return NoiseState(jnp.zeros((), dtype=jnp.int32))
 
     def update(sums: Tree, state: NoiseState, parameters: Tree | None = None) -> tuple[Tree, NoiseState]:
-        size = sum(int(np.prod(np.shape(leaf))) for leaf in jax.tree.leaves(sums))
+        size = size_of(sums)
         if size not in releases:
             releases[size] = Releases(mechanism, size, key, clip_norm, expected_batch)
         noisy = released(releases[size], state.position, flattened(sums), jax.dtypes.canonicalize_dtype(float))

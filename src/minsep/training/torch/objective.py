@@ -54,7 +54,7 @@ class Objective:
     def refuse_changes(self) -> None:
         """Refuse a model whose trainable parameters are no longer those it had when the training was constructed."""
         now = {name: value for name, value in self.model.named_parameters() if value.requires_grad}
-        for name in self.parameters.keys() | now.keys():
+        for name in {**self.parameters, **now}:
             before, here = self._forms.get(name), _form(now[name]) if name in now else None
             if before != here or now[name] is not self.parameters[name]:
                 raise RuntimeError(

@@ -10,19 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-WORDS = 16
-"""Number of words in a block."""
-
-_CONSTANTS = tuple(int.from_bytes(b"expand 32-byte k"[i : i + 4], "little") for i in range(0, 16, 4))
-_DOUBLE_ROUNDS = 10
-
-
-def key_words(secret: bytes) -> list[int]:
-    """Return the eight words of a key.
-
-    - `secret`: 32 bytes.
-    """
-    return [int.from_bytes(secret[i : i + 4], "little") for i in range(0, 32, 4)]
+from minsep.randomness.chacha import CONSTANTS, DOUBLE_ROUNDS
 
 
 def blocks(key: Sequence[int], inputs: Tensor) -> Tensor:
@@ -37,10 +25,12 @@ def blocks(key: Sequence[int], inputs: Tensor) -> Tensor:
     >>> (-0x521F478A).to_bytes(4, "little", signed=True).hex()
     '76b8e0ad'
     """
-    fixed = torch.tensor([_signed(word) for word in (*_CONSTANTS, *key)], dtype=torch.int32, device=inputs.device)
+    fixed = torch.tensor(
+        [_signed(int(word)) for part in (CONSTANTS, key) for word in part], dtype=torch.int32, device=inputs.device
+    )
     start = torch.cat([fixed[:, None].expand(-1, inputs.shape[1]), inputs])
     a, b, c, d = start.clone().view(4, 4, -1)
-    for _ in range(_DOUBLE_ROUNDS):
+    for _ in range(DOUBLE_ROUNDS):
         _quarter_rounds(a, b, c, d)
         b, c, d = b.roll(-1, 0), c.roll(-2, 0), d.roll(-3, 0)
         _quarter_rounds(a, b, c, d)

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from minsep.randomness import STRIPE, Key
-from minsep.randomness.normals import STRIPE_BLOCKS, check_columns
-from minsep.training.torch.device_noise.chacha import WORDS, blocks, key_words
+from minsep.randomness.chacha import BLOCK_WORDS, key_words
+from minsep.randomness.normals import MORE_BITS, NORMALS, STRIPE_BLOCKS, check_columns
+from minsep.training.torch.device_noise.chacha import blocks
 
 _PAIRS = STRIPE // 2
-_NORMALS, _MORE_BITS = 0, 1  # planes of the cipher
 _UNIT, _UNIT_64 = 2.0**-74, 2.0**-64
 # What values of two devices may differ by, times the radius of their pair: twice Lemma 4 of docs/rounding.md.
 _AGREEMENT = 40 * 2.0**-53
@@ -35,7 +35,7 @@ class DeviceNormals:
     """
 
     def __init__(self, key: Key, device: torch.device) -> None:
-        self._words = key_words(key.secret)
+        self._words = key_words(key.secret).tolist()
         self._device = device
         if device.type != "cpu":
             self._compare_with_host()
@@ -52,8 +52,8 @@ class DeviceNormals:
         begin, end = columns
         check_columns(end)
         first, last = begin // STRIPE, -(-end // STRIPE)
-        words = self._row_words(row, _NORMALS, STRIPE_BLOCKS, first, last, device).view(-1, 2, _PAIRS)
-        more = partial(self._row_words, row, _MORE_BITS, STRIPE_BLOCKS // 2, first, last, device)
+        words = self._row_words(row, NORMALS, STRIPE_BLOCKS, first, last, device).view(-1, 2, _PAIRS)
+        more = partial(self._row_words, row, MORE_BITS, STRIPE_BLOCKS // 2, first, last, device)
         return _normals(words[:, 0], words[:, 1], more).view(-1)[begin - first * STRIPE : end - first * STRIPE]
 
     def _row_words(self, row: int, plane: int, each: int, first: int, last: int, device: torch.device) -> Tensor:
@@ -69,14 +69,14 @@ class DeviceNormals:
         inputs[0] = _low_word(numbers)
         for place, word in enumerate((row & 0xFFFFFFFF, row >> 32, plane), start=1):
             inputs[place] = word - (1 << 32) if word >> 31 else word
-        halves = blocks(self._words, inputs).view(WORDS // 2, 2, last - first, each).long()
+        halves = blocks(self._words, inputs).view(BLOCK_WORDS // 2, 2, last - first, each).long()
         whole = (halves[:, 1] << 32) | (halves[:, 0] & 0xFFFFFFFF)
         return whole.transpose(0, 1).reshape(last - first, -1)
 
     def _compare_with_host(self) -> None:
         """Refuse a device whose values, of usual words and of those near 0 and 1, differ from the host's."""
         host = torch.device("cpu")
-        drawn = self._row_words(0, _NORMALS, STRIPE_BLOCKS, 0, 8, host).view(-1, 2, _PAIRS)
+        drawn = self._row_words(0, NORMALS, STRIPE_BLOCKS, 0, 8, host).view(-1, 2, _PAIRS)
         rare = drawn[:1, 0] >> (torch.arange(_PAIRS) % 64)  # of all sizes, and then their complements
         radii, angles = torch.cat([drawn[:, 0], rare, ~rare]), torch.cat([drawn[:, 1], drawn[:2, 1]])
         more = torch.cat([drawn[:, 1], drawn[:2, 0]])
