@@ -10,7 +10,7 @@ from pathlib import Path
 import minsep
 from minsep.auditing import plain_loop
 from minsep.auditing.torch import TorchLoop
-from minsep.report import plot_audit
+from minsep.show.report import plot_audit
 from tests.auditing.faults import FAULTS
 
 RUNS, CANARIES = 16, 1024

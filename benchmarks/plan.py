@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 import minsep
-from minsep.progress import Progress
+from minsep.core.progress import Progress
 
 TASK = (60_000, 512, 2000, 4.0, 1e-5)
 REPEATS = 5

@@ -23,7 +23,7 @@ from experiments.paper_data import Papers, features_of, generated_papers, load_p
 from experiments.softmax import Tuning, evaluate, train
 from experiments.sweep import Record, Setting, sweep
 from minsep.accounting import estimated_noise_multiplier, has_exact_curve
-from minsep.budget import Budget
+from minsep.core.budget import Budget
 
 DELTA = 1 / 500_000
 BANDS = (2, 4, 8, 16, 32)

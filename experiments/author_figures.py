@@ -9,7 +9,7 @@ from scipy import stats
 
 from experiments.figures import saved, styled
 from experiments.sweep import Record, read
-from minsep.report import palette
+from minsep.show import palette
 
 COLOURS = {"dp-sgd": palette.GREY, "unamplified": palette.ORANGE, "b-min-sep": palette.BLUE}
 IN_WORDS = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib
 from matplotlib.figure import Figure
 
-from minsep.report.static import STYLE
+from minsep.show.report.static import STYLE
 
 
 @contextmanager

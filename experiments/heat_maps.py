@@ -183,7 +183,7 @@ def picture(records: list[Record], numbers: Numbers, path: Path) -> None:
     from matplotlib.figure import Figure
 
     from experiments.figures import saved, styled
-    from minsep.report import palette
+    from minsep.show import palette
 
     best = best_designs(records, numbers)
     epochs, epsilons = (sorted({cell[place] for cell in best}) for place in (0, 1))

@@ -12,7 +12,7 @@ from scipy import stats
 from experiments.author_figures import Summary, summary
 from experiments.figures import saved, styled
 from experiments.sweep import Record, key_of, read
-from minsep.report import palette
+from minsep.show import palette
 
 BASELINE = "dp-sgd"
 _DRAWN = ("prefix sums", "momentum", "forgetting")

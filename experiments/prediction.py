@@ -18,7 +18,7 @@ from experiments.figures import saved, styled
 from experiments.image_figures import TITLES, correlations, studies
 from experiments.scattering_study import FIGURES, RESULTS, WORKLOADS
 from experiments.sweep import Record, read
-from minsep.report import palette
+from minsep.show import palette
 
 _LEAST = 5
 _COLOURS = {

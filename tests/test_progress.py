@@ -6,7 +6,7 @@ import time
 import pytest
 
 from minsep.cli.progress import Bar
-from minsep.progress import Pace, Progress, left_in_words
+from minsep.core.progress import Pace, Progress, left_in_words
 
 
 class Clock:

@@ -6,7 +6,7 @@ Names are loaded when first used, so that `import minsep` is quick.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from minsep._cache import find_cache
+from minsep.core.cache import find_cache
 
 if TYPE_CHECKING:
     __version__: str
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from minsep.attribution import neighbourhood_rule as neighbourhood_rule
     from minsep.auditing import Audit as Audit
     from minsep.auditing import audit as audit
-    from minsep.budget import Budget as Budget
+    from minsep.core.budget import Budget as Budget
+    from minsep.core.state import load_state as load_state
+    from minsep.core.state import save_state as save_state
     from minsep.engine import Compute as Compute
     from minsep.mechanism import Design as Design
     from minsep.mechanism import Mechanism as Mechanism
@@ -49,10 +51,8 @@ if TYPE_CHECKING:
     from minsep.planning import plan as plan
     from minsep.planning import plan_users as plan_users
     from minsep.planning import rankings as rankings
-    from minsep.state import load_state as load_state
-    from minsep.state import save_state as save_state
-    from minsep.statements import Statement as Statement
-    from minsep.statements import statement as statement
+    from minsep.show.statements import Statement as Statement
+    from minsep.show.statements import statement as statement
     from minsep.strategy import BandedInverseToeplitz as BandedInverseToeplitz
     from minsep.strategy import BandedToeplitz as BandedToeplitz
     from minsep.strategy import Dense as Dense
@@ -65,7 +65,7 @@ _PACKAGE_OF = {
     "BandedInverseToeplitz": "strategy",
     "BandedToeplitz": "strategy",
     "Bounded": "attribution",
-    "Budget": "budget",
+    "Budget": "core.budget",
     "Calibration": "accounting",
     "Certificate": "accounting",
     "Comparison": "planning",
@@ -81,7 +81,7 @@ _PACKAGE_OF = {
     "Poisson": "participation",
     "PrivacyCurve": "accounting",
     "RandomAllocation": "participation",
-    "Statement": "statements",
+    "Statement": "show.statements",
     "Truncation": "participation",
     "Unamplified": "participation",
     "UserMinSep": "participation",
@@ -96,15 +96,15 @@ _PACKAGE_OF = {
     "estimate_delta": "accounting",
     "estimate_epsilon": "accounting",
     "fixed_batches": "attribution",
-    "load_state": "state",
+    "load_state": "core.state",
     "neighbourhood_rule": "attribution",
     "plan": "planning",
     "plan_users": "planning",
     "privacy_curve": "accounting",
     "rankings": "planning",
     "release": "noise",
-    "save_state": "state",
-    "statement": "statements",
+    "save_state": "core.state",
+    "statement": "show.statements",
     "verify": "accounting",
 }
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from minsep import _validation as validate
 from minsep.attribution import AttributionGraph
-from minsep.identity import Described, Description
+from minsep.core import validation as validate
+from minsep.core.identity import Described, Description
 from minsep.noise import NoiseStream
 from minsep.participation import BatchStream, Scheme, Truncation, scheme_from
 from minsep.randomness import Key

@@ -8,13 +8,13 @@ import pytest
 import minsep
 import minsep.auditing.jax
 import minsep.auditing.torch
-import minsep.report
+import minsep.show.report
 import minsep.training.huggingface
 import minsep.training.jax
 import minsep.training.torch
 
 PUBLIC = {name: getattr(minsep, name) for name in minsep.__all__ if name != "__version__"}
-for module in (minsep.report, minsep.training.torch, minsep.training.jax, minsep.training.huggingface):
+for module in (minsep.show.report, minsep.training.torch, minsep.training.jax, minsep.training.huggingface):
     PUBLIC |= {f"{module.__name__}.{name}": getattr(module, name) for name in module.__all__}
 PUBLIC |= {
     "minsep.auditing.CanaryRun": minsep.auditing.CanaryRun,

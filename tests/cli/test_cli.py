@@ -382,7 +382,7 @@ def test_files_that_cannot_be_written_are_refused_before_any_work(tmp_path, monk
     assert "does not exist" in problems("-o", str(tmp_path / "none" / "c.json"))
     assert "cannot be written to" in problems("-o", "/proc/c.json")
     assert "plot is 'x.pdf', but its suffix must be" in problems("--plot", "x.pdf")
-    monkeypatch.setattr("minsep.report.files.find_spec", lambda name: None)
+    monkeypatch.setattr("minsep.show.report.files.find_spec", lambda name: None)
     assert "Reports and plots need plotly" in problems("--report", same)
 
 

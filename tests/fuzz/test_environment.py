@@ -23,7 +23,7 @@ import pytest
 import minsep
 from minsep.attribution.edges import write_examples
 from minsep.cli.output import Files
-from minsep.files import check_folder, write_whole
+from minsep.core.files import check_folder, write_whole
 from minsep.training import torch as in_torch
 from tests.fuzz.test_command_lines import run
 from tests.training.adapters import ADAPTERS, TORCH

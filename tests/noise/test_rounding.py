@@ -8,7 +8,7 @@ import pytest
 from scipy import integrate, stats
 
 import minsep
-from minsep.budget import Budget
+from minsep.core.budget import Budget
 from minsep.noise import cost
 from minsep.noise.cost import Reserve, rounding_cost
 from minsep.noise.grid import SMOOTHING

@@ -9,7 +9,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 import minsep
 from minsep.accounting.exact import user_norms
 from minsep.accounting.schemes import exact_curve
-from minsep.identity import Described
+from minsep.core.identity import Described
 
 CHAIN = minsep.AttributionGraph.from_lists([[k, k + 1] for k in range(60)])
 ALONE = minsep.AttributionGraph.from_lists([[k // 2] for k in range(20)])

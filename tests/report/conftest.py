@@ -53,7 +53,7 @@ def comparison() -> Comparison:
 
 @pytest.fixture(scope="session")
 def pages(plan: Plan, comparison: Comparison, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    from minsep.report import write_comparison, write_report
+    from minsep.show.report import write_comparison, write_report
 
     folder = tmp_path_factory.mktemp("pages")
     write_report(plan, folder / "plan.html", command="minsep plan --seed 0")

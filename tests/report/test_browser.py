@@ -9,7 +9,8 @@ import pytest
 
 from minsep.accounting import Certificate
 from minsep.planning import Plan
-from minsep.report import palette, write_report
+from minsep.show import palette
+from minsep.show.report import write_report
 from tests.report.test_files import HOSTILE
 
 PLOTS = {

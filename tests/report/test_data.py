@@ -5,7 +5,7 @@ import pytest
 
 import minsep
 from minsep.planning import Candidate, Comparison, Plan, Task
-from minsep.report import data
+from minsep.show.report import data
 from tests.report.conftest import plan_of
 
 

@@ -13,7 +13,8 @@ import pytest
 
 import minsep
 from minsep.planning import Comparison, Plan
-from minsep.report import palette, plot, plot_comparison, write_comparison, write_report
+from minsep.show import palette
+from minsep.show.report import plot, plot_comparison, write_comparison, write_report
 from minsep.training.snippet import training_lines
 
 HOSTILE = "</script><script>window.hostile=1</script><img src=x onerror='window.hostile=1'>\"&"
@@ -116,7 +117,9 @@ def test_a_missing_extra_is_one_sentence(
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         return real(name, *rest, **named)
 
-    for loaded in [name for name in sys.modules if name in (f"minsep.report.{module}", "minsep.report.figures")]:
+    for loaded in [
+        name for name in sys.modules if name in (f"minsep.show.report.{module}", "minsep.show.report.figures")
+    ]:
         monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ImportError, match=re.escape(f"need {package}: pip install 'minsep[report]'.")):
@@ -135,7 +138,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def test_colours_have_contrast_by_day_and_by_night() -> None:
-    style = (files("minsep.report") / "assets" / "page.css").read_text()
+    style = (files("minsep.show.report") / "assets" / "page.css").read_text()
     themes = [dict(re.findall(r"--(\w+): (#\w{6});", part)) for part in style.split("prefers-color-scheme: dark")[:2]]
     assert {"paper", "ink", "quiet", "accent", "good", "bad"} <= set(themes[0]) & set(themes[1])
     for theme, shade in zip(themes, (lambda colour: colour, palette.NIGHT.__getitem__), strict=True):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import minsep
-from minsep.statements import compose
+from minsep.show.statements import compose
 
 BUDGETS = st.builds(minsep.Budget, epsilon=st.floats(0.05, 4.0), delta=st.floats(1e-9, 1e-2))
 

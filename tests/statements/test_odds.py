@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 import minsep
-from minsep.statements import estimated_true_positives, most_true_positives
+from minsep.show.statements import estimated_true_positives, most_true_positives
 
 RATES = [0.001, 0.01, 0.1, 0.5]
 

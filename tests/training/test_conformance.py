@@ -9,8 +9,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import minsep
+from minsep.core.state import load_state, save_state
 from minsep.noise.grid import Grid
-from minsep.state import load_state, save_state
 from minsep.training.checkpoint import load_checkpoint, save_checkpoint
 from tests.training.adapters import ADAPTERS
 

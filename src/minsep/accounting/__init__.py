@@ -34,7 +34,6 @@ from minsep.accounting.reduction import cost_of_cutting
 from minsep.accounting.schemes import (
     SchemeAccounting,
     Support,
-    accounts_for,
     has_exact_curve,
     has_pair,
     pair_of,
@@ -59,7 +58,6 @@ __all__ = [
     "Support",
     "Verification",
     "accepted_certificate",
-    "accounts_for",
     "calibrate",
     "calibrate_exactly",
     "certify",

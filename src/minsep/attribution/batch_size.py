@@ -14,7 +14,7 @@ from scipy import optimize
 
 from minsep.attribution import kernels
 from minsep.attribution.graph import AttributionGraph
-from minsep.identity import to_digits
+from minsep.core.identity import to_digits
 from minsep.randomness import Key
 from minsep.randomness.variates import log_miss_of
 

@@ -7,10 +7,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from minsep import _validation as validate
-from minsep.arrays import IntegerArray
 from minsep.attribution import kernels
 from minsep.attribution.graph import AttributionGraph
+from minsep.core import validation as validate
+from minsep.core.arrays import IntegerArray
 from minsep.randomness import Key, KeyedWords
 
 _MOST_BOUND = 2**31 - 1

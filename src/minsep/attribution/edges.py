@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from minsep import _validation as validate
-from minsep.arrays import IntegerArray
-from minsep.files import write_whole
+from minsep.core import validation as validate
+from minsep.core.arrays import IntegerArray
+from minsep.core.files import write_whole
 
 _MOST_INDEX = 2**31 - 2
 

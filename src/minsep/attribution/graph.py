@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from minsep import _validation as validate
-from minsep.arrays import IntegerArray
 from minsep.attribution import kernels
 from minsep.attribution.edges import read_edges, whole_numbers
+from minsep.core import validation as validate
+from minsep.core.arrays import IntegerArray
 
 _MOST = 2**31 - 1
 

@@ -5,9 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from minsep import _validation as validate
 from minsep.accounting import Certificate, accepted_certificate
-from minsep.arrays import FloatArray
 from minsep.attribution import AttributionGraph
 from minsep.auditing.canaries import CanaryRun, Loop, coins_of
 from minsep.auditing.checks import checks_of
@@ -15,9 +13,11 @@ from minsep.auditing.loops import loop_of
 from minsep.auditing.outcome import Audit, Point
 from minsep.auditing.statistic import Statistic, rules_for
 from minsep.auditing.tally import Tally
+from minsep.core import validation as validate
+from minsep.core.arrays import FloatArray
+from minsep.core.progress import Listener, Progress
 from minsep.mechanism import Mechanism
 from minsep.participation import UserMinSep
-from minsep.progress import Progress, Report
 from minsep.randomness import Key, KeyedWords
 
 _POINTS = 48
@@ -36,7 +36,7 @@ def audit(
     failure_probability: float = 1e-6,
     seed: int | None = None,
     verify: bool = True,
-    progress: Report | None = None,
+    progress: Listener | None = None,
 ) -> Audit:
     """Run a training loop on canaries, and compare what it releases with its certificate.
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy import stats
 
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 
 # Shares of the chance of an error: most for the odds, because the rate is known well where delta is small beside it.
 _FOR_ODDS, _FOR_RATE = 0.9, 0.1

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from minsep import _validation as validate
-from minsep.arrays import BooleanArray, FloatArray, Words
+from minsep.core import validation as validate
+from minsep.core.arrays import BooleanArray, FloatArray, Words
 from minsep.mechanism import Mechanism
 from minsep.noise import release
 from minsep.randomness import Key, KeyedWords

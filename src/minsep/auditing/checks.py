@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from minsep.arrays import FloatArray
 from minsep.auditing.bound import distance_p_value, two_sided
 from minsep.auditing.marginals import participation_rates
 from minsep.auditing.tally import Halves, Tally
+from minsep.core.arrays import FloatArray
 from minsep.participation import IndependentScheme
 
 _SMALLEST_AMPLITUDE = 1 - 2.0**-13

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 from minsep.participation.renewal import RenewalLaw
 
 

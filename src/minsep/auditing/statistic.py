@@ -6,8 +6,8 @@ from typing import Literal
 import numpy as np
 
 from minsep.accounting import DIRECTIONS, Direction, ParticipationPair, pair_of
-from minsep.arrays import FloatArray
 from minsep.auditing.bound import epsilon_bound
+from minsep.core.arrays import FloatArray
 from minsep.mechanism import Mechanism
 from minsep.participation import IndependentScheme
 from minsep.randomness import Key

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from minsep.arrays import BooleanArray, FloatArray
 from minsep.auditing.canaries import Observed
 from minsep.auditing.statistic import Statistic
+from minsep.core.arrays import BooleanArray, FloatArray
 from minsep.mechanism import Mechanism
 from minsep.strategy import BandedToeplitz, Strategy
 

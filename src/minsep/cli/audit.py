@@ -40,7 +40,7 @@ def audit(
     Example: `minsep audit certificate.json --loop torch`, or `minsep audit certificate.json --loop my_training:loop`
     """
     import minsep
-    from minsep import _validation as validate
+    from minsep.core import validation as validate
 
     files = Files(plot=plot)
     validate.all_of(*files.checks(), *report_checks(None, plot), lambda: _check_numbers(runs, canaries))
@@ -67,7 +67,7 @@ def audit(
 
 
 def _check_numbers(runs: int | None, canaries: int | None) -> None:
-    from minsep import _validation as validate
+    from minsep.core import validation as validate
 
     for name, value in (("runs", runs), ("canaries", canaries)):
         if value is not None:
@@ -75,7 +75,7 @@ def _check_numbers(runs: int | None, canaries: int | None) -> None:
 
 
 def _plot(result: Any, path: Path) -> None:
-    from minsep.report import plot_audit
+    from minsep.show.report import plot_audit
 
     plot_audit(result, path)
 

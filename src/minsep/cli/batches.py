@@ -88,8 +88,8 @@ def _check_format(path: Path | None) -> None:
 def _write(path: Path, drawn: list[Any]) -> None:
     import numpy as np
 
-    from minsep.files import write_whole
-    from minsep.state import save_state
+    from minsep.core.files import write_whole
+    from minsep.core.state import save_state
 
     sizes = np.array([batch.size for batch in drawn])
     indices = np.concatenate(drawn)

@@ -41,8 +41,8 @@ def bound(
     Example: `minsep bound edges.csv --user-bound 2 -o kept.parquet`
     """
     from minsep import AttributionGraph, bound_contributions
-    from minsep import _validation as validate
     from minsep.attribution.edges import check_format, write_examples
+    from minsep.core import validation as validate
 
     files = Files(output=output)
     validate.all_of(*files.checks(), *([] if output is None else [lambda: check_format(output)]))

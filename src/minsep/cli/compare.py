@@ -37,7 +37,7 @@ def compare(
     Example: `minsep compare --iterations 1024 --epsilon 1 --epsilon 4 --epoch 256 --plot ratios.svg`
     """
     import minsep
-    from minsep import _validation as validate
+    from minsep.core import validation as validate
     from minsep.planning import FAMILIES
     from minsep.planning.comparison import EPOCHS, EPSILONS, OTHERS
 
@@ -56,7 +56,7 @@ def compare(
             progress=bar.tell,
         )
         if report is not None or plot is not None:
-            from minsep.report import plot_comparison, write_comparison
+            from minsep.show.report import plot_comparison, write_comparison
 
             bar.show("drawing")
             files.write("report", lambda path: write_comparison(comparison, path))

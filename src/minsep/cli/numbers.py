@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import typer
 
-from minsep import _numbers as numbers
+from minsep.core import numbers
 
 Number = TypeVar("Number", int, float)
 

@@ -102,7 +102,7 @@ class Work:
 
     def check(self) -> list[Callable[[], object]]:
         """Return the checks of the options."""
-        from minsep import _validation as validate
+        from minsep.core import validation as validate
 
         checks: list[Callable[[], object]] = []
         if self.seed is not None:
@@ -128,7 +128,7 @@ class Setting:
 
     def mechanism(self, noise_multiplier: float, *more: Callable[[], object]) -> Any:
         """Return the mechanism; problems with any of the options are reported together."""
-        from minsep import _validation as validate
+        from minsep.core import validation as validate
 
         return self.design(lambda: validate.real(noise_multiplier=noise_multiplier, above=0), *more).with_noise(
             noise_multiplier
@@ -137,7 +137,7 @@ class Setting:
     def design(self, *more: Callable[[], object]) -> Any:
         """Return the mechanism without its noise; problems with any of the options are reported together."""
         import minsep
-        from minsep import _validation as validate
+        from minsep.core import validation as validate
 
         checks: list[Callable[[], object]] = [
             lambda: validate.integer(examples=self.examples, at_least=1, at_most=_MOST_EXAMPLES),
@@ -207,7 +207,7 @@ class CertifiedSetting:
     def design(self, *more: Callable[[], object]) -> Any:
         """Return the mechanism without its noise; problems with any of the options are reported together."""
         import minsep
-        from minsep import _validation as validate
+        from minsep.core import validation as validate
 
         given = {
             field.name: getattr(self, field.name) for field in fields(Setting) if getattr(self, field.name) is not None
@@ -234,7 +234,7 @@ def _refuse(name: str, value: Any) -> None:
 
 def budget_checks(**budget: float) -> list[Callable[[], object]]:
     """Return the checks of an epsilon, a delta, or both."""
-    from minsep import _validation as validate
+    from minsep.core import validation as validate
 
     limits = {"epsilon": None, "delta": 1}
     return [

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from minsep.files import check_folder
+from minsep.core.files import check_folder
 
 
 def print_json(result: dict[str, Any]) -> None:
@@ -52,7 +52,7 @@ def print_training(lines: str) -> None:
 
 def report_checks(report: Path | None, plot: Path | None) -> list[Callable[[], object]]:
     """Return the checks that a report and a picture can be drawn."""
-    from minsep.report.files import check_package, picture_format
+    from minsep.show.report.files import check_package, picture_format
 
     checks: list[Callable[[], object]] = []
     if report is not None:

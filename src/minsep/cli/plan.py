@@ -93,7 +93,7 @@ def plan(
     2000 --epsilon 4 --delta 1e-5`
     """
     import minsep
-    from minsep import _validation as validate
+    from minsep.core import validation as validate
     from minsep.planning import SCHEMES
 
     files = Files(output=output, report=report, plot=plot, journal=journal)
@@ -136,8 +136,8 @@ def plan(
             result = minsep.plan(examples, *numbers, progress=bar.tell, **options)
         files.write("output", result.certificate.save)
         if report is not None or plot is not None:
-            from minsep.report import plot as draw
-            from minsep.report import write_report
+            from minsep.show.report import plot as draw
+            from minsep.show.report import write_report
 
             bar.show("drawing")
             files.write(

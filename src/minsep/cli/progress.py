@@ -5,7 +5,7 @@ import threading
 import time
 from typing import Any
 
-from minsep.progress import Pace, Progress, left_in_words
+from minsep.core.progress import Pace, Progress, left_in_words
 
 _SECONDS = 10.0
 

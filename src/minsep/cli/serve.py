@@ -26,7 +26,7 @@ def serve(
 
     Example: `minsep serve --folder plans --no-browser`
     """
-    from minsep import _validation as validate
+    from minsep.core import validation as validate
 
     validate.all_of(
         lambda: validate.integer(port=port, at_least=0, at_most=65_535),

@@ -43,7 +43,7 @@ def statement(
     Example: `minsep statement certificate.json -o statement.html`
     """
     import minsep
-    from minsep import _validation as validate
+    from minsep.core import validation as validate
 
     files = Files(output=output)
     validate.all_of(*files.checks())

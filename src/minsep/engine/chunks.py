@@ -9,7 +9,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import TypeVar
 
-from minsep import _validation as validate
+from minsep.core import validation as validate
 from minsep.engine.cluster import ClusterPool, client_of, connected, options_of
 from minsep.engine.cores import available_cores
 from minsep.engine.tasks import ExecutorPool, run_tasks

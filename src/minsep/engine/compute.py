@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from minsep import _validation as validate
+from minsep.core import validation as validate
 from minsep.engine.chunks import run_chunks
 from minsep.engine.cluster import check_address
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from minsep.identity import to_digits
+from minsep.core.identity import to_digits
 
 _DIGITS = 6
 

@@ -7,7 +7,7 @@ import time
 import weakref
 from pathlib import Path
 
-from minsep.files import check_folder
+from minsep.core.files import check_folder
 from minsep.journal.lines import FIRST, DamagedError, Entry, sealed, unsealed
 
 _SYNC_SECONDS = 0.5

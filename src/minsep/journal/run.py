@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from minsep import _validation as validate
+from minsep.core import validation as validate
+from minsep.core.progress import Listener, Progress
+from minsep.core.versions import library_versions
 from minsep.engine import Compute
 from minsep.journal.canonical import digest, rough_digest
 from minsep.journal.compute import JournaledCompute, Log
 from minsep.journal.file import FORMAT, JournalFile
 from minsep.journal.lines import Entry
-from minsep.progress import Progress, Report
-from minsep.versions import library_versions
 
 Outcome = TypeVar("Outcome")
 
@@ -42,7 +42,7 @@ class Run:
     seed: int
     date: str
     compute: Compute
-    progress: Report | None
+    progress: Listener | None
     log: Log | None = None
 
     def finish(self, outcome: Outcome, sentence: str) -> Outcome:
@@ -59,7 +59,7 @@ def begin(
     inputs: Mapping[str, Any],
     seed: int | None,
     compute: Compute,
-    progress: Report | None,
+    progress: Listener | None,
 ) -> Iterator[Run]:
     """Begin a call, or go on with it where its journal ends.
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minsep import _validation as validate
-from minsep.budget import Budget
+from minsep.core import validation as validate
+from minsep.core.budget import Budget
 from minsep.noise.grid import FINENESS, SMOOTHING, largest_diagonal, reach_of
 from minsep.noise.recurrence import recurrence_of
 from minsep.strategy import BandedInverseToeplitz, Dense, Strategy

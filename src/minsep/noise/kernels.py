@@ -3,8 +3,8 @@
 import numba
 import numpy as np
 
+from minsep.core.numerics import ROUNDER
 from minsep.noise.grid import MOST_STEPS, SMOOTHING
-from minsep.numerics import ROUNDER
 from minsep.randomness.normals import fill_stripe, work_space
 
 

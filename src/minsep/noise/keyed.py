@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minsep import _validation as validate
+from minsep.core import validation as validate
+from minsep.core.state import Guard, State, Uncopyable, check_envelope, envelope
 from minsep.noise.grid import Grid
 from minsep.noise.recurrence import recurrence_of
 from minsep.randomness import Key
-from minsep.state import Guard, State, Uncopyable, check_envelope, envelope
 from minsep.strategy import Strategy
 
 # 2: rows on a grid, by ChaCha20.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 from minsep.strategy import BandedInverseToeplitz, BandedToeplitz, Dense, Strategy
 
 _NONE = np.zeros(0)

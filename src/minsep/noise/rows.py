@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 from minsep.noise.grid import Grid, refuse_sum
 
 Add = Callable[[NDArray[np.floating[Any]], FloatArray, float], bool]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 from minsep.noise.grid import refuse_sum
 from minsep.noise.keyed import KeyedStream, checked_shape
 from minsep.noise.rows import NoiseRow, noise_row

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from minsep.arrays import FloatArray, Rows
+from minsep.core.arrays import FloatArray, Rows
 from minsep.engine import available_cores, in_threads
 from minsep.noise import kernels
 from minsep.noise.grid import Grid

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from minsep import _validation as validate
-from minsep.identity import Description
+from minsep.core import validation as validate
+from minsep.core.identity import Description
 from minsep.participation.renewal import RenewalLaw
 from minsep.participation.scheme import MOST_ITERATIONS, IndependentScheme, check_feasible
 

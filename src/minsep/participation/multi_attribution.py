@@ -4,10 +4,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from minsep import _validation as validate
 from minsep.attribution.batch_size import MeanBatchSize, mean_batch_size, sampling_prob_for
 from minsep.attribution.graph import AttributionGraph
-from minsep.identity import Description
+from minsep.core import validation as validate
+from minsep.core.identity import Description
 from minsep.participation.assumptions import Assumption
 from minsep.participation.multi_attribution_stream import AttributionBatchStream, BlockingRule
 from minsep.participation.scheme import MOST_ITERATIONS, Scheme

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minsep.arrays import IntegerArray
 from minsep.attribution import AttributionGraph, kernels
+from minsep.core.arrays import IntegerArray
 from minsep.participation.stream import BatchStream
 from minsep.participation.truncation import Truncation
 from minsep.randomness import Key, KeyedWords

@@ -17,7 +17,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from minsep.arrays import IntegerArray, Words
+from minsep.core.arrays import IntegerArray, Words
 from minsep.randomness.variates import failures, log_miss_of, uniform
 
 NOBODY = -1

@@ -1,10 +1,11 @@
 """Sampling schemes: public descriptions of how often, and how far apart, an example takes part."""
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from minsep import _validation as validate
-from minsep.identity import Described, Description
+from minsep.core import validation as validate
+from minsep.core.identity import Described, Description
+from minsep.core.registry import Registered
 from minsep.participation.assumptions import Assumption
 from minsep.participation.renewal import RenewalLaw
 from minsep.participation.stream import BatchStream, RenewalBatchStream
@@ -17,18 +18,13 @@ MOST_ITERATIONS = 2**31 - 1
 # Rates that meet b * rate = 1 up to rounding mean exactly that.
 ROUNDING = 1e-12
 
-_KINDS: dict[str, type["Scheme"]] = {}
 
-
-class Scheme(Described):
+class Scheme(Described, Registered):
     """How examples come to take part.
 
     A scheme is public. What is not, the size of the dataset and the randomness, is passed to `Mechanism.batches`.
     A subclass that names its `kind` can be read from its description.
     """
-
-    kind: ClassVar[str]
-    """The scheme's name in descriptions and on the command line."""
 
     unit: ClassVar[Literal["example", "user"]] = "example"
     """Whose privacy is accounted for."""
@@ -41,11 +37,6 @@ class Scheme(Described):
 
     min_sep: int
     """Number of iterations from one participation to the next, at least (b)."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "kind" in vars(cls):
-            _KINDS[cls.kind] = cls
 
     @property
     @abstractmethod
@@ -111,7 +102,4 @@ def scheme_from(description: Description) -> Scheme:
     Poisson(rate=0.5)
     """
     parameters = dict(description)
-    kind = parameters.pop("kind", None)
-    if kind not in _KINDS:
-        raise ValueError(f"The scheme is of kind {validate.in_short(kind)}, but known are {', '.join(_KINDS)}.")
-    return _KINDS[kind](**parameters)
+    return Scheme.of_kind(parameters.pop("kind", None))(**parameters)

@@ -4,12 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from minsep import _validation as validate
-from minsep.arrays import BooleanArray, IntegerArray
+from minsep.core import validation as validate
+from minsep.core.arrays import BooleanArray, IntegerArray
+from minsep.core.state import Guard, State, Uncopyable, check_envelope, envelope
 from minsep.participation.renewal import WORDS_AT_START, RenewalLaw, WaitingLists
 from minsep.participation.truncation import MOST_EXAMPLES, PADDING, Truncation
 from minsep.randomness import Key, KeyedWords
-from minsep.state import Guard, State, Uncopyable, check_envelope, envelope
 
 _EXAMPLES_AT_ONCE = 1 << 18
 

@@ -3,7 +3,7 @@
 import numba
 import numpy as np
 
-from minsep.arrays import IntegerArray
+from minsep.core.arrays import IntegerArray
 from minsep.participation.renewal import RenewalLaw, first_phase, next_time
 from minsep.randomness import KeyedWords
 from minsep.randomness.variates import failures

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minsep import _validation as validate
-from minsep.arrays import IntegerArray, Words
-from minsep.identity import Described, Description
+from minsep.core import validation as validate
+from minsep.core.arrays import IntegerArray, Words
+from minsep.core.identity import Described, Description
 
 PADDING = -1
 MOST_EXAMPLES = 2**32 - 1

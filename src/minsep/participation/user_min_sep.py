@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from minsep import _validation as validate
 from minsep.attribution import AttributionGraph
-from minsep.identity import Description
+from minsep.core import validation as validate
+from minsep.core.identity import Description
 from minsep.participation.min_sep import MinSep
 from minsep.participation.renewal import RenewalLaw
 from minsep.participation.scheme import IndependentScheme

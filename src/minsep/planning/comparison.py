@@ -4,7 +4,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from minsep import _validation as validate
+from minsep.core import validation as validate
+from minsep.core.progress import Listener, Progress
 from minsep.engine import LOCAL, Compute
 from minsep.journal import Run, begin
 from minsep.participation import BallsInBins
@@ -12,7 +13,6 @@ from minsep.planning.candidates import Candidate, candidates
 from minsep.planning.families import PROPOSED
 from minsep.planning.search import Search, error_of
 from minsep.planning.task import Task
-from minsep.progress import Progress, Report
 
 OTHERS = ("cyclic-poisson", "balls-in-bins")
 COMPARED = (*OTHERS, PROPOSED)
@@ -64,7 +64,7 @@ def compare(
     verified: bool = False,
     compute: Compute = LOCAL,
     journal: str | os.PathLike[str] | None = None,
-    progress: Report | None = None,
+    progress: Listener | None = None,
 ) -> Comparison:
     """Compare the errors of b-min-sep, cyclic Poisson and balls-in-bins, each with its best number of bands.
 

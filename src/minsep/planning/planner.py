@@ -4,9 +4,10 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from minsep import _validation as validate
 from minsep.accounting import Certificate, not_certified
 from minsep.attribution import AttributionGraph
+from minsep.core import validation as validate
+from minsep.core.progress import Listener
 from minsep.engine import LOCAL, Compute
 from minsep.journal import Run, begin
 from minsep.mechanism import Mechanism
@@ -15,7 +16,6 @@ from minsep.planning.cutting import size_that_suffices
 from minsep.planning.families import BASELINES, FAMILIES
 from minsep.planning.search import Search, error_of, noise_of
 from minsep.planning.task import Task
-from minsep.progress import Report
 from minsep.strategy import Workload
 
 SCHEMES = tuple(FAMILIES)
@@ -134,7 +134,7 @@ def plan(
     seed: int | None = None,
     compute: Compute = LOCAL,
     journal: str | os.PathLike[str] | None = None,
-    progress: Report | None = None,
+    progress: Listener | None = None,
     found: Callable[[Candidate], None] | None = None,
 ) -> Plan:
     """Find the mechanism of least error for a task at (epsilon, delta), and certify it.

@@ -19,14 +19,14 @@ from minsep.accounting import (
     has_pair,
     verifier_for,
 )
-from minsep.budget import Budget
+from minsep.core.budget import Budget
+from minsep.core.identity import to_digits
+from minsep.core.progress import Listener, Progress
 from minsep.engine import Compute
-from minsep.identity import to_digits
 from minsep.mechanism import NOISE_DIGITS, Design
 from minsep.planning.candidates import Candidate
 from minsep.planning.cutting import reason_not_to_cut
 from minsep.planning.task import Task
-from minsep.progress import Progress, Report
 
 _SAMPLES, _TUNING_SAMPLES = 1_000, 4_000
 _TOLERANCE, _TUNING_TOLERANCE = 0.25, 0.1  # in the logarithm of delta
@@ -50,7 +50,7 @@ class Search:
         task: Task,
         seed: int,
         compute: Compute,
-        progress: Report | None,
+        progress: Listener | None,
         attempts: int = 1,
         model_size: int | None = None,
         found: Callable[[Candidate], None] | None = None,

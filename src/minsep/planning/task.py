@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from minsep import _validation as validate
 from minsep.attribution import AttributionGraph
-from minsep.budget import Budget
+from minsep.core import validation as validate
+from minsep.core.budget import Budget
 from minsep.participation import Truncation
 from minsep.strategy import Workload
 

@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from minsep import _validation as validate
 from minsep.attribution import AttributionGraph, Bounded, bound_contributions
+from minsep.core import validation as validate
+from minsep.core.progress import Listener, Progress
 from minsep.engine import LOCAL, Compute
 from minsep.journal import Run, begin
 from minsep.planning.planner import DEFAULT_NOISE_MEMORY, SCHEMES, Plan, dated, plan
-from minsep.progress import Progress, Report
 from minsep.strategy import Workload
 
 _PREFIX_SUMS = Workload()
@@ -86,7 +86,7 @@ def plan_users(
     seed: int | None = None,
     compute: Compute = LOCAL,
     journal: str | os.PathLike[str] | None = None,
-    progress: Report | None = None,
+    progress: Listener | None = None,
 ) -> UserPlans:
     """Plan a training run that protects users, for several bounds on how many examples of a user are kept.
 

@@ -12,7 +12,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from minsep import _validation as validate
+from minsep.core import validation as validate
 
 WORD_BYTES = 8
 _CIPHER_BLOCK_WORDS = 2

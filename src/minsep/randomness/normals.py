@@ -10,8 +10,8 @@ import math
 import numba
 import numpy as np
 
-from minsep.arrays import FloatArray
-from minsep.numerics import INTEGER_PART, ONE, TWO_52, bits_of, cosine, float_of, log_of_side, sine
+from minsep.core.arrays import FloatArray
+from minsep.core.numerics import INTEGER_PART, ONE, TWO_52, bits_of, cosine, float_of, log_of_side, sine
 from minsep.randomness.chacha import BLOCK_WORDS, MOST_BLOCKS, fill_blocks, key_words
 from minsep.randomness.keys import Key
 

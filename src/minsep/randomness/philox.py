@@ -9,8 +9,8 @@ import math
 import numba
 import numpy as np
 
-from minsep.arrays import Rows
-from minsep.numerics import INTEGER_PART, ONE, TWO_52, bits_of, cosine, float_of, log_positive, sine
+from minsep.core.arrays import Rows
+from minsep.core.numerics import INTEGER_PART, ONE, TWO_52, bits_of, cosine, float_of, log_positive, sine
 from minsep.randomness.keys import Key
 
 _ROUNDS = 7  # the fewest with which its authors found no failure in any test of TestU01's BigCrush

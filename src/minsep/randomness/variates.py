@@ -10,8 +10,8 @@ from decimal import Decimal, localcontext
 import numba
 import numpy as np
 
-from minsep.arrays import FloatArray, Words
-from minsep.numerics import log_positive
+from minsep.core.arrays import FloatArray, Words
+from minsep.core.numerics import log_positive
 
 _UNIT = 2.0**-52
 _UNUSED_BITS = np.uint64(12)

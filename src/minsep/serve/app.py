@@ -19,7 +19,6 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 import minsep
-from minsep.report import palette
 from minsep.serve import store as states
 from minsep.serve.estimates import Estimates, in_words
 from minsep.serve.form import FIELDS
@@ -29,6 +28,7 @@ from minsep.serve.presets import PRESETS
 from minsep.serve.security import MOST_BYTES, REPORT_POLICY, Guard
 from minsep.serve.store import FILES, Run, Store
 from minsep.serve.workers import Message, warm_up
+from minsep.show import palette
 
 MOST_WAITING = 50
 PATIENCE_TO_CERTIFY = 600.0

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, cast
 
-from minsep import _numbers as numbers
-from minsep import _validation as validate
+from minsep.core import numbers
+from minsep.core import validation as validate
 from minsep.planning import Task
 from minsep.planning.candidates import candidates
 from minsep.planning.planner import DEFAULT_NOISE_MEMORY

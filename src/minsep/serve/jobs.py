@@ -5,8 +5,8 @@ import contextlib
 import time
 from pathlib import Path
 
-from minsep.files import write_whole
-from minsep.progress import Pace, Progress, left_in_words
+from minsep.core.files import write_whole
+from minsep.core.progress import Pace, Progress, left_in_words
 from minsep.serve import store as states
 from minsep.serve.estimates import plan_as_data
 from minsep.serve.inputs import Inputs
@@ -17,7 +17,7 @@ from minsep.serve.workers import Message, Send, messages
 def certify(send: Send, inputs: Inputs, seed: int, folder: Path, workers: int | None) -> None:
     """Plan with a certificate, and write all files of the run; what was begun before is gone on with."""
     import minsep
-    from minsep.report import write_report
+    from minsep.show.report import write_report
 
     pace, compute = Pace(), minsep.Compute(workers=workers)
 

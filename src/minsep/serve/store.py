@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from minsep.files import write_whole
+from minsep.core.files import write_whole
 from minsep.serve.inputs import InputError, Inputs
 
 QUEUED, RUNNING, CERTIFIED, REFUSED, CANCELLED, FAILED = (

@@ -1,7 +1,7 @@
 """The strategy matrix C: its sensitivity, its error, and how to apply its inverse."""
 
-from minsep._validation import in_short
-from minsep.identity import Description
+from minsep.core.identity import Description
+from minsep.core.validation import in_short
 from minsep.strategy.banded_inverse import BandedInverseToeplitz
 from minsep.strategy.banded_toeplitz import BandedToeplitz
 from minsep.strategy.base import Strategy

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minsep import _validation as validate
-from minsep.arrays import FloatArray
-from minsep.identity import Description
+from minsep.core import validation as validate
+from minsep.core.arrays import FloatArray
+from minsep.core.identity import Description
 from minsep.strategy import optimum, series
 from minsep.strategy.base import read_only, recorded, rows_of, unit_norm
 from minsep.strategy.grid import on_grid

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from minsep.arrays import FloatArray
-from minsep.identity import Described, Description
+from minsep.core.arrays import FloatArray
+from minsep.core.identity import Described, Description
 
 _ROUGHLY = 1e-9  # relative; far above the rounding errors of a norm
 

@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minsep import _validation as validate
-from minsep.arrays import FloatArray
-from minsep.identity import Description
+from minsep.core import validation as validate
+from minsep.core.arrays import FloatArray
+from minsep.core.identity import Description
 from minsep.strategy import sensitivity
 from minsep.strategy.base import Strategy, read_only, recorded, rows_of, unit_norm
 

@@ -7,7 +7,7 @@ those differences and fine beside anything that matters: docs/strategies.md has 
 
 import numpy as np
 
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 
 STEPS = 2**20
 """Number of steps of the grid between 0 and the first coefficient."""

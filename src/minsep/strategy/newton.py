@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 
 _MOST_STEPS = 200
 _MOST_HALVINGS = 50

@@ -16,7 +16,7 @@ evaluations where a quasi-Newton method needs hundreds.
 
 import numpy as np
 
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 from minsep.strategy import series
 from minsep.strategy.newton import minimise
 

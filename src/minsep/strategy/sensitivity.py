@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from minsep import _validation as validate
-from minsep.arrays import FloatArray
+from minsep.core import validation as validate
+from minsep.core.arrays import FloatArray
 
 
 def most_participations(iterations: int, min_sep: int, participations: int | None) -> int:

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import fft
 
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 
 
 def multiply(left: FloatArray, right: FloatArray, length: int) -> FloatArray:

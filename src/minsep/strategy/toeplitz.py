@@ -4,8 +4,8 @@ from functools import cached_property
 
 import numpy as np
 
-from minsep import _validation as validate
-from minsep.arrays import FloatArray
+from minsep.core import validation as validate
+from minsep.core.arrays import FloatArray
 from minsep.strategy import sensitivity, series
 from minsep.strategy.base import Strategy, read_only
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from minsep import _validation as validate
-from minsep.arrays import FloatArray
+from minsep.core import validation as validate
+from minsep.core.arrays import FloatArray
 from minsep.strategy import series
 from minsep.strategy.base import Strategy
 from minsep.strategy.toeplitz import Toeplitz

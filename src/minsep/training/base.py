@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from minsep import _validation as validate
+from minsep.core import validation as validate
+from minsep.core.state import State
 from minsep.mechanism import Mechanism
-from minsep.state import State
 from minsep.training.certified import certified_mechanism
 from minsep.training.checkpoint import Array, load_checkpoint, save_checkpoint
 from minsep.training.run import Indices, PrivateRun

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minsep.state import State, check_envelope, load_state, save_state
+from minsep.core.state import State, check_envelope, load_state, save_state
 
 Array = NDArray[Any]
 Encode = Callable[[Any], tuple[Array, str] | None]

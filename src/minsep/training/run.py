@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minsep import _validation as validate
+from minsep.core import validation as validate
+from minsep.core.state import State, Uncopyable, check_process, envelope
 from minsep.mechanism import Mechanism
 from minsep.noise.grid import LEAST_CLIP_NORM, MOST_CLIP_NORM
 from minsep.participation.truncation import PADDING
 from minsep.randomness import Key
-from minsep.state import State, Uncopyable, check_process, envelope
 from minsep.training.randomness import ExampleSeeds
 
 # Accounting takes seconds to import, and a run without a certificate does not need it.

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from minsep import _validation as validate
+from minsep.core import validation as validate
 
 
 @dataclass(frozen=True)

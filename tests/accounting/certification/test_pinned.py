@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import minsep
-from minsep.identity import Described
+from minsep.core.identity import Described
 
 FOLDER = Path(__file__).with_name("pinned")
 

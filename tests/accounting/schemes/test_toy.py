@@ -8,10 +8,10 @@ import pytest
 from scipy.special import logsumexp
 
 import minsep
-from minsep import _validation as validate
-from minsep.accounting import SchemeAccounting, Support, accounts_for, supported
+from minsep.accounting import SchemeAccounting, Support, supported
 from minsep.accounting.exact import GaussianCurve
 from minsep.accounting.pairs import ParticipationPair
+from minsep.core import validation as validate
 from minsep.participation import IndependentScheme
 from minsep.participation.renewal import RenewalLaw
 from tests.oracles.quadrature import delta as integrated
@@ -52,8 +52,8 @@ class OncePair(ParticipationPair):
         return logsumexp(gains, axis=1) - math.log(self.epoch)
 
 
-@accounts_for(Once)
 class OnceAccounting(SchemeAccounting[Once]):
+    kind = Once.kind
     support = (Support("`Once(epoch)`", "any strategy", exact="Gaussian if `epoch` is 1", sampled="a mean"),)
 
     def exact_curve(self, mechanism, scheme, spacing):
@@ -116,3 +116,11 @@ def test_a_scheme_that_nobody_accounts_for_is_refused():
 
     with pytest.raises(ValueError, match="has no sampled accounting"):
         minsep.certify(minsep.Mechanism(STRATEGY, Unknown(2), 1.0), 1.0, 0.1)
+
+
+def test_a_class_that_only_inherits_a_kind_is_refused():
+    class Other(Once):
+        law = property(lambda self: RenewalLaw.min_sep(1.0, 1, warm=True))
+
+    with pytest.raises(ValueError, match="has no sampled accounting"):
+        minsep.certify(minsep.Mechanism(STRATEGY, Other(2), 1.0), 1.0, 0.1)

@@ -10,7 +10,6 @@ import math
 import os
 from dataclasses import dataclass, replace
 
-from minsep import _validation as validate
 from minsep.accounting.certification.certificate import Certificate
 from minsep.accounting.certification.certify import certify_by
 from minsep.accounting.certification.exact_noise import exact_mechanism
@@ -26,13 +25,14 @@ from minsep.accounting.estimation import (
 from minsep.accounting.importance import DEFAULT_MEMORY, Law
 from minsep.accounting.schemes import exact_curve_carries, fallback, has_exact_curve, has_pair, unsupported
 from minsep.accounting.sequential import verifier_for
-from minsep.budget import Budget
+from minsep.core import validation as validate
+from minsep.core.budget import Budget
+from minsep.core.identity import to_digits
+from minsep.core.progress import Listener, Progress
 from minsep.engine import LOCAL, Compute
-from minsep.identity import to_digits
 from minsep.journal import begin
 from minsep.mechanism import NOISE_DIGITS, Design, Mechanism
 from minsep.participation import Scheme, Truncation
-from minsep.progress import Progress, Report
 from minsep.randomness import Key
 from minsep.strategy import Strategy
 
@@ -90,7 +90,7 @@ def calibrate(
     model_size: int | None = None,
     compute: Compute = LOCAL,
     journal: str | os.PathLike[str] | None = None,
-    progress: Report | None = None,
+    progress: Listener | None = None,
 ) -> Calibration:
     """Find the smallest noise multiplier that is certified as (epsilon, delta)-DP.
 

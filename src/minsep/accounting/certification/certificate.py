@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
-from minsep._validation import in_short
 from minsep.accounting.certification.proofs import AnyProof
 from minsep.accounting.certification.records import from_plain, to_plain
-from minsep.budget import Budget
-from minsep.files import write_whole
-from minsep.identity import Description
+from minsep.core.budget import Budget
+from minsep.core.files import write_whole
+from minsep.core.identity import Description
+from minsep.core.validation import in_short
 from minsep.noise.cost import Reserve
 from minsep.participation import Assumption
 

@@ -13,12 +13,12 @@ from minsep.accounting.exact import spacing_for
 from minsep.accounting.importance import DEFAULT_MEMORY
 from minsep.accounting.schemes import exact_curve, has_pair
 from minsep.accounting.sequential import Verifier, verifier_for
-from minsep.budget import Budget
+from minsep.core.budget import Budget
+from minsep.core.progress import Listener
+from minsep.core.versions import library_versions
 from minsep.engine import LOCAL, Compute
 from minsep.journal import begin, today
 from minsep.mechanism import Mechanism
-from minsep.progress import Report
-from minsep.versions import library_versions
 
 
 def certify(
@@ -35,7 +35,7 @@ def certify(
     model_size: int | None = None,
     compute: Compute = LOCAL,
     journal: str | os.PathLike[str] | None = None,
-    progress: Report | None = None,
+    progress: Listener | None = None,
 ) -> Certificate:
     """Test whether a mechanism is (epsilon, delta)-DP, and return the certificate of the outcome.
 

@@ -33,7 +33,7 @@ from minsep.accounting.pairs import AllocationPair, TiltablePair
 from minsep.accounting.reduction import reduction_for, unreduced
 from minsep.accounting.schemes import exact_curve
 from minsep.accounting.sequential import MOST_LEVEL, Wealth, false_pass_probability
-from minsep.budget import Budget
+from minsep.core.budget import Budget
 from minsep.engine import Compute
 from minsep.mechanism import Mechanism
 

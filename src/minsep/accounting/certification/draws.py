@@ -5,7 +5,7 @@ from functools import partial
 from typing import TypeVar
 
 from minsep.accounting.importance import BoundedLaw, shared
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 from minsep.engine import Compute
 from minsep.randomness import Key
 

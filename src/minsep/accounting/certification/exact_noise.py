@@ -8,7 +8,7 @@ from minsep.accounting.directions import DIRECTIONS
 from minsep.accounting.estimation import ESTIMATED_DIGITS, noise_at_target
 from minsep.accounting.exact import ExactCurve, spacing_for
 from minsep.accounting.schemes import exact_curve, unsupported
-from minsep.identity import to_digits
+from minsep.core.identity import to_digits
 from minsep.mechanism import NOISE_DIGITS, Design, Mechanism
 
 _LEAST, _MOST = 1e-3, 1e6

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from minsep import _validation as validate
-from minsep.budget import Budget
+from minsep.core import validation as validate
+from minsep.core.budget import Budget
 from minsep.noise.cost import DEFAULT_VALUES, Reserve
 from minsep.strategy import Strategy
 

@@ -9,7 +9,7 @@ from minsep.accounting.certification.claims import Claim
 from minsep.accounting.directions import Direction
 from minsep.accounting.exact import IN_WORDS
 from minsep.accounting.importance import law_in_words
-from minsep.identity import Description
+from minsep.core.identity import Description
 
 _SCALES = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 _LONGEST = 1e15

@@ -9,7 +9,6 @@ from functools import partial
 
 import numpy as np
 
-from minsep import _validation as validate
 from minsep.accounting.certification.claims import Claim, claim_of, is_immediate
 from minsep.accounting.certification.draws import draw_values, fold_values
 from minsep.accounting.certification.proofs import (
@@ -39,12 +38,13 @@ from minsep.accounting.importance import (
 from minsep.accounting.pairs import AllocationPair, Pair, TiltablePair
 from minsep.accounting.reduction import Reduction, best_reduction, unreduced
 from minsep.accounting.sequential import MOST_LEVEL, BettingVerifier, FixedSampleVerifier, Verifier, Wealth
-from minsep.arrays import FloatArray
+from minsep.core import validation as validate
+from minsep.core.arrays import FloatArray
+from minsep.core.identity import Description
+from minsep.core.progress import Listener, Progress
 from minsep.engine import LOCAL, Compute, never
-from minsep.identity import Description
 from minsep.journal import from_plain, to_plain
 from minsep.mechanism import Mechanism
-from minsep.progress import Progress, Report
 
 _PATIENCE, _MOST_PATIENCE = 6.0, 40.0
 _TIMES_EXPECTED = 3.0
@@ -83,7 +83,7 @@ class Prover:
     verifier: Verifier
     memory: int = DEFAULT_MEMORY
     compute: Compute = LOCAL
-    progress: Report | None = None
+    progress: Listener | None = None
 
     def __post_init__(self) -> None:
         validate.integer(memory=self.memory, at_least=1, at_most=_MOST_MEMORY)

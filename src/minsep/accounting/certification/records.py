@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from minsep._validation import in_short
+from minsep.core.validation import in_short
 
 Record = TypeVar("Record")
 

@@ -4,7 +4,6 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from minsep._validation import shortened
 from minsep.accounting.certification.certificate import Certificate
 from minsep.accounting.certification.certify import certify_by
 from minsep.accounting.certification.checker import CheckError, check
@@ -12,7 +11,8 @@ from minsep.accounting.certification.promise import Promise
 from minsep.accounting.certification.proofs import BoundProof, MomentProof, SampledProof, TangentProof
 from minsep.accounting.certification.prover import Prover
 from minsep.accounting.sequential import verifier_for
-from minsep.budget import Budget
+from minsep.core.budget import Budget
+from minsep.core.validation import shortened
 from minsep.engine import LOCAL, Compute
 from minsep.mechanism import Mechanism
 

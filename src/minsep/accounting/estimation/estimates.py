@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minsep import _validation as validate
 from minsep.accounting.directions import DIRECTIONS, Direction
 from minsep.accounting.estimation.sampling import Method, Sampling
 from minsep.accounting.exact import Event, ExactCurve, PldCurve, composed_curve, event_curve
 from minsep.accounting.schemes import exact_curve, has_pair, unsupported
-from minsep.arrays import FloatArray
+from minsep.core import validation as validate
+from minsep.core.arrays import FloatArray
 from minsep.engine import LOCAL, Compute
 from minsep.mechanism import Mechanism
 

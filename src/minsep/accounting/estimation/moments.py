@@ -3,7 +3,7 @@
 import numba
 import numpy as np
 
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 
 
 def integrand_moments(losses: FloatArray, log_weights: FloatArray, epsilons: FloatArray) -> FloatArray:

@@ -13,9 +13,9 @@ from minsep.accounting.importance import Law, TiltedLaw, affordable
 from minsep.accounting.pairs import TiltablePair
 from minsep.accounting.reduction import best_reduction, shift_of, shortened
 from minsep.accounting.schemes import pair_of
-from minsep.budget import Budget
+from minsep.core.budget import Budget
+from minsep.core.identity import to_digits
 from minsep.engine import LOCAL, Compute
-from minsep.identity import to_digits
 from minsep.mechanism import Design
 
 ESTIMATED_DIGITS = 5

@@ -18,7 +18,7 @@ from scipy.special import logsumexp
 from minsep.accounting.directions import Direction
 from minsep.accounting.importance import AdaptedLaw, TiltedLaw, affordable, may_spread
 from minsep.accounting.pairs import TiltablePair
-from minsep.arrays import FloatArray, IntegerArray, Rows
+from minsep.core.arrays import FloatArray, IntegerArray, Rows
 from minsep.engine import Compute
 from minsep.journal import from_plain, to_plain
 from minsep.randomness import Key

@@ -31,7 +31,7 @@ from minsep.accounting.importance import (
 from minsep.accounting.pairs import AllocationPair, TiltablePair
 from minsep.accounting.reduction import shift_of, shortened
 from minsep.accounting.schemes import pair_of, unsupported
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 from minsep.engine import LOCAL, Compute
 from minsep.mechanism import Mechanism
 from minsep.randomness import Key

@@ -11,7 +11,7 @@ from scipy import optimize
 
 from minsep.accounting.directions import Direction
 from minsep.accounting.exact.normal import normal_excess
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 
 IN_WORDS = {"gaussian": "in closed form", "pld": "from the privacy loss distribution"}
 

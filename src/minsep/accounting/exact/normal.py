@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 
 # Errors of the functions below in units in the last place, with a margin.
 _ROUNDING = 8 * 2.0**-53

@@ -23,7 +23,7 @@ from scipy.stats import binom
 
 from minsep.accounting.directions import Direction
 from minsep.accounting.exact.curves import MARGIN, ExactCurve, GaussianCurve, LargestCurve
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 
 Event = Any  # a dp_accounting DpEvent or PrivacyLossDistribution, which have no types
 

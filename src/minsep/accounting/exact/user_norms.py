@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 
 # Longer tables gain nothing: values beyond the table count as the largest possible value.
 _MOST_VALUES = 20_000

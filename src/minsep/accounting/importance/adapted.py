@@ -11,7 +11,7 @@ from minsep.accounting.importance.base import ScoredLaw
 from minsep.accounting.importance.interleaved import add_to_samples, inner_products
 from minsep.accounting.importance.tuple_law import TupleLaw
 from minsep.accounting.pairs import TiltablePair
-from minsep.arrays import FloatArray, Rows
+from minsep.core.arrays import FloatArray, Rows
 from minsep.randomness import Key, KeyedWords
 from minsep.randomness.variates import uniforms
 

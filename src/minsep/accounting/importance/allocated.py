@@ -21,8 +21,8 @@ from minsep.accounting.directions import Direction
 from minsep.accounting.importance.base import BoundedLaw, ScoredLaw, x_log_x
 from minsep.accounting.importance.tuple_tables import Participations
 from minsep.accounting.pairs import AllocationPair
-from minsep.arrays import FloatArray, IntegerArray, Rows
-from minsep.identity import Description
+from minsep.core.arrays import FloatArray, IntegerArray, Rows
+from minsep.core.identity import Description
 from minsep.randomness import Key, KeyedWords
 from minsep.randomness.variates import uniform
 

@@ -18,8 +18,8 @@ from minsep.accounting.directions import Direction
 from minsep.accounting.pairs import Pair
 from minsep.accounting.pairs.base import ParticipationPair
 from minsep.accounting.pairs.rounding import distance_of_draws, rounding_of
-from minsep.arrays import FloatArray, Rows
-from minsep.identity import Description
+from minsep.core.arrays import FloatArray, Rows
+from minsep.core.identity import Description
 from minsep.randomness import Key
 
 

@@ -13,7 +13,7 @@ from minsep.accounting.importance.shifted import ShiftedLaw, shifted_laws
 from minsep.accounting.importance.tilted import TiltedLaw
 from minsep.accounting.importance.tuple_law import DEFAULT_MEMORY, affordable
 from minsep.accounting.pairs import AllocationPair, Pair, TiltablePair
-from minsep.identity import Description
+from minsep.core.identity import Description
 
 _SMALL = 1_000.0  # times the level: tens of thousands of samples, not worth a longer search
 _MOST_COPIES, _MOST_USER_COPIES = 12, 4

@@ -4,7 +4,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from minsep.arrays import FloatArray, Rows
+from minsep.core.arrays import FloatArray, Rows
 
 
 def add_to_samples(rows: Rows, added: NDArray[np.floating], which: NDArray[np.bool_] | None = None) -> None:

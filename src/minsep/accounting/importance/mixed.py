@@ -11,7 +11,7 @@ from minsep.accounting.importance.allocated import AllocatedLaw
 from minsep.accounting.importance.base import Law
 from minsep.accounting.importance.tilted import TiltedLaw
 from minsep.accounting.pairs import ParticipationPair
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 from minsep.randomness import Key
 
 

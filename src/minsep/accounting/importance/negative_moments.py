@@ -18,7 +18,7 @@ from scipy.special import gammaln, logsumexp, ndtr
 
 from minsep.accounting.importance.base import x_log_x
 from minsep.accounting.pairs import AllocationPair
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 
 _DEVIATIONS, _CELLS = 12.0, 1500  # of the normal numbers behind x
 _FARTHEST, _FAR_CELLS = 37.0, 200  # below 0, where x is tiny: large u with a short epoch

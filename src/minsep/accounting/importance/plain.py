@@ -7,8 +7,8 @@ import numpy as np
 from minsep.accounting.directions import Direction
 from minsep.accounting.importance.base import BoundedLaw
 from minsep.accounting.pairs import Pair
-from minsep.arrays import FloatArray
-from minsep.identity import Description
+from minsep.core.arrays import FloatArray
+from minsep.core.identity import Description
 from minsep.randomness import Key
 
 

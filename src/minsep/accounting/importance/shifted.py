@@ -12,8 +12,8 @@ from minsep.accounting.importance.interleaved import add_to_samples, inner_produ
 from minsep.accounting.importance.tangents import Tangent, tangent_at, tangents
 from minsep.accounting.pairs import TiltablePair
 from minsep.accounting.pairs.rounding import distance_of_draws, rounding_of, rounding_of_inner_product
-from minsep.arrays import FloatArray
-from minsep.identity import Description
+from minsep.core.arrays import FloatArray
+from minsep.core.identity import Description
 from minsep.randomness import Key
 
 _MOST_STRENGTH = 100.0

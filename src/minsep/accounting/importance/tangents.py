@@ -19,7 +19,7 @@ import numpy as np
 
 from minsep.accounting.exact.normal import normal_excess
 from minsep.accounting.pairs import MinSepPair, TiltablePair
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 from minsep.strategy import BandedToeplitz
 
 # Far more than the rounding errors of the sums below.

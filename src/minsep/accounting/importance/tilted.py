@@ -9,8 +9,8 @@ from minsep.accounting.importance.base import BoundedLaw, ScoredLaw, x_log_x
 from minsep.accounting.importance.tuple_law import TupleLaw
 from minsep.accounting.pairs import TiltablePair
 from minsep.accounting.pairs.rounding import distance_of_draws
-from minsep.arrays import FloatArray, Rows
-from minsep.identity import Description
+from minsep.core.arrays import FloatArray, Rows
+from minsep.core.identity import Description
 from minsep.randomness import Key
 
 

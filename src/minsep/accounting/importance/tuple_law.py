@@ -21,7 +21,7 @@ from minsep.accounting.importance.tuple_tables import (
 from minsep.accounting.pairs import MinSepPair
 from minsep.accounting.pairs.grouped_states import GroupedStateSpace, count_grouped_states, grouped_state_space
 from minsep.accounting.pairs.states import StateSpace, cached_gram_table, count_states, state_space
-from minsep.arrays import FloatArray, IntegerArray
+from minsep.core.arrays import FloatArray, IntegerArray
 from minsep.randomness import Key, KeyedWords
 from minsep.randomness.variates import log_miss_of, uniforms
 

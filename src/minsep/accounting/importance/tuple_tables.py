@@ -21,7 +21,7 @@ import numba
 import numpy as np
 
 from minsep.accounting.pairs.states import Moves
-from minsep.arrays import FloatArray, IntegerArray
+from minsep.core.arrays import FloatArray, IntegerArray
 from minsep.randomness.variates import uniform
 
 # Products of three such numbers are far from the smallest and largest that there are, so that no digit is lost.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from minsep.accounting.pairs.base import ParticipationPair
 from minsep.accounting.pairs.kernels import allocation_log_ratios
-from minsep.arrays import FloatArray, Rows
+from minsep.core.arrays import FloatArray, Rows
 from minsep.participation.renewal import RenewalLaw
 
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from minsep.accounting.directions import Direction
 from minsep.accounting.pairs.filters import Filter, filter_of, scratch
-from minsep.arrays import FloatArray, IntegerArray, Rows
+from minsep.core.arrays import FloatArray, IntegerArray, Rows
 from minsep.participation.renewal import RenewalLaw
 from minsep.participation.times import draw_times
 from minsep.randomness import Key, KeyedWords, add_keyed_normals

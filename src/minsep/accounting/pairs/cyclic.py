@@ -8,7 +8,7 @@ import numpy as np
 
 from minsep.accounting.pairs.base import ParticipationPair
 from minsep.accounting.pairs.kernels import cyclic_log_ratios
-from minsep.arrays import FloatArray, Rows
+from minsep.core.arrays import FloatArray, Rows
 from minsep.participation.renewal import RenewalLaw
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from minsep.arrays import Rows
+from minsep.core.arrays import Rows
 from minsep.strategy import Dense, Strategy
 from minsep.strategy.toeplitz import Toeplitz
 

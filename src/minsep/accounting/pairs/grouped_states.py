@@ -14,7 +14,7 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 
 from minsep.accounting.pairs.states import Moves
-from minsep.arrays import FloatArray, IntegerArray
+from minsep.core.arrays import FloatArray, IntegerArray
 
 Copy = tuple[int, ...]
 State = tuple[Copy, ...]

@@ -9,8 +9,8 @@ import math
 import numba
 import numpy as np
 
-from minsep.arrays import FloatArray, Rows
-from minsep.numerics import exp_up_to_709, log_add_exp, log_positive
+from minsep.core.arrays import FloatArray, Rows
+from minsep.core.numerics import exp_up_to_709, log_add_exp, log_positive
 
 _BLOCK = 32
 _ROWS_TOGETHER = 32  # as many as a processor's nearest caches hold

@@ -8,7 +8,7 @@ import numpy as np
 
 from minsep.accounting.pairs.base import TiltablePair
 from minsep.accounting.pairs.kernels import MODERATE_DECAY, MODERATE_GAIN, add_multiplicities, min_sep_log_ratios
-from minsep.arrays import FloatArray, IntegerArray, Rows
+from minsep.core.arrays import FloatArray, IntegerArray, Rows
 from minsep.participation.renewal import RenewalLaw
 from minsep.randomness import Key, KeyedWords
 from minsep.randomness.variates import log_miss_of, uniforms

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from minsep.arrays import FloatArray, IntegerArray
+from minsep.core.arrays import FloatArray, IntegerArray
 from minsep.strategy import Strategy
 
 State = tuple[int, ...]

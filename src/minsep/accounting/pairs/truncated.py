@@ -10,7 +10,7 @@ from minsep.accounting.directions import Direction
 from minsep.accounting.pairs.base import Pair
 from minsep.accounting.pairs.kernels import add_survival, min_sep_log_ratios
 from minsep.accounting.pairs.other_batches import draw_batch_sizes
-from minsep.arrays import FloatArray, IntegerArray, Rows
+from minsep.core.arrays import FloatArray, IntegerArray, Rows
 from minsep.participation.renewal import RenewalLaw
 from minsep.randomness import Key, KeyedWords
 from minsep.randomness.variates import uniforms

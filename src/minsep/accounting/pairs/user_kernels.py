@@ -16,8 +16,8 @@ import numpy as np
 
 from minsep.accounting.pairs.kernels import HIGHEST, LOWEST, MIDDLE, side_by_side
 from minsep.accounting.pairs.states import Moves
-from minsep.arrays import FloatArray, IntegerArray, Rows
-from minsep.numerics import exp_up_to_709
+from minsep.core.arrays import FloatArray, IntegerArray, Rows
+from minsep.core.numerics import exp_up_to_709
 
 _BLOCK = 32
 _TABLE_BYTES = 1 << 20  # about a second-level cache

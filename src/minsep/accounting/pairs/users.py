@@ -10,7 +10,7 @@ from minsep.accounting.pairs.base import TiltablePair
 from minsep.accounting.pairs.min_sep import MinSepPair
 from minsep.accounting.pairs.states import cached_gram_table, state_space
 from minsep.accounting.pairs.user_kernels import MODERATE_WAIT, UserTerms, user_log_means
-from minsep.arrays import FloatArray, IntegerArray, Rows
+from minsep.core.arrays import FloatArray, IntegerArray, Rows
 from minsep.participation.renewal import RenewalLaw
 from minsep.participation.times import draw_times
 from minsep.randomness import Key, KeyedWords

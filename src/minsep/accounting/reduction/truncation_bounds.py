@@ -18,7 +18,7 @@ from scipy import stats
 
 from minsep.accounting.directions import Direction, add_is_zero
 from minsep.accounting.reduction.base import Shift
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 from minsep.participation import MinSep, Truncation
 
 _MOST_ROUNDS = 8

@@ -5,7 +5,6 @@ from functools import partial
 import numpy as np
 from numpy.typing import DTypeLike
 
-from minsep import _validation as validate
 from minsep.accounting.exact import ExactCurve
 from minsep.accounting.pairs import Pair
 from minsep.accounting.schemes import balls_in_bins as balls_in_bins
@@ -16,14 +15,14 @@ from minsep.accounting.schemes import poisson as poisson
 from minsep.accounting.schemes import random_allocation as random_allocation
 from minsep.accounting.schemes import unamplified as unamplified
 from minsep.accounting.schemes import user_min_sep as user_min_sep
-from minsep.accounting.schemes.base import SchemeAccounting, Support, accounting_of, accounts_for, supported
+from minsep.accounting.schemes.base import SchemeAccounting, Support, accounting_of, supported
+from minsep.core import validation as validate
 from minsep.mechanism import Design, Mechanism
 from minsep.participation import MinSep, Scheme
 
 __all__ = [
     "SchemeAccounting",
     "Support",
-    "accounts_for",
     "exact_curve",
     "exact_curve_carries",
     "fallback",

@@ -3,16 +3,16 @@
 from numpy.typing import DTypeLike
 
 from minsep.accounting.pairs import BallsInBinsPair, Pair
-from minsep.accounting.schemes.base import Support, accounts_for
+from minsep.accounting.schemes.base import Support
 from minsep.accounting.schemes.min_sep import MinSepForm
 from minsep.mechanism import Mechanism
 from minsep.participation import BallsInBins, MinSep
 
 
-@accounts_for(BallsInBins)
 class BallsInBinsAccounting(MinSepForm[BallsInBins]):
     """The recursion of b-min-sep where columns do not overlap; else a mean over the places in the epoch."""
 
+    kind = BallsInBins.kind
     support = (
         Support("`BallsInBins(epoch)`", "any strategy", sampled="one term for each place in the epoch"),
         Support(

@@ -1,7 +1,7 @@
 """What the accounting of one scheme consists of. Every scheme has a file beside this one."""
 
 from abc import ABC
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -9,6 +9,7 @@ from numpy.typing import DTypeLike
 
 from minsep.accounting.exact import ExactCurve
 from minsep.accounting.pairs import Pair
+from minsep.core.registry import Registered
 from minsep.mechanism import Design, Mechanism
 from minsep.participation import MinSep, Scheme, Unamplified
 
@@ -31,8 +32,8 @@ class Support:
         return words.replace("`", "")
 
 
-class SchemeAccounting(ABC, Generic[SchemeKind]):
-    """How mechanisms with one kind of scheme are accounted for.
+class SchemeAccounting(ABC, Registered, Generic[SchemeKind]):
+    """How mechanisms with one kind of scheme are accounted for: a subclass has the `kind` of its scheme.
 
     A subclass overrides what its scheme has. What a method is not able to do it answers with None, and the mechanism is
     refused: by `obstacle` if that knows why, and else with `support`.
@@ -68,28 +69,20 @@ class SchemeAccounting(ABC, Generic[SchemeKind]):
         return Design(design.strategy, Unamplified(scheme.min_sep, -(-design.iterations // scheme.min_sep)))
 
 
-_ACCOUNTING: dict[type[Scheme], SchemeAccounting[Any]] = {}
-
-
-def accounts_for(scheme: type[Scheme]) -> Callable[[type[SchemeAccounting[Any]]], type[SchemeAccounting[Any]]]:
-    """Register a class as the accounting of a scheme: `@accounts_for(Poisson)` above it."""
-
-    def register(accounting: type[SchemeAccounting[Any]]) -> type[SchemeAccounting[Any]]:
-        _ACCOUNTING[scheme] = accounting()
-        return accounting
-
-    return register
-
-
 def accounting_of(scheme: Scheme) -> SchemeAccounting[Any]:
-    """Return the accounting of a scheme; one that nobody accounts for has none of its parts."""
-    return _ACCOUNTING.get(type(scheme), _NOTHING)
+    """Return the accounting of a scheme; one that nobody accounts for has none of its parts.
+
+    A class that only inherits its `kind` may draw other batches, so it has none either.
+    """
+    kinds: Mapping[str, type[SchemeAccounting[Any]]] = SchemeAccounting.variants()
+    own = "kind" in vars(type(scheme)) and scheme.kind in kinds
+    return kinds[scheme.kind]() if own else _NOTHING
 
 
 def supported() -> list[Support]:
     """Return what is supported, of all schemes, in the order of their names."""
-    rows = (row for accounting in _ACCOUNTING.values() for row in accounting.support)
-    return sorted(rows, key=lambda row: row.scheme)
+    kinds: Mapping[str, type[SchemeAccounting[Any]]] = SchemeAccounting.variants()
+    return sorted((row for accounting in kinds.values() for row in accounting.support), key=lambda row: row.scheme)
 
 
 class _Nothing(SchemeAccounting[Scheme]):

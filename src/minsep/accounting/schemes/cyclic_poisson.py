@@ -4,15 +4,15 @@ from numpy.typing import DTypeLike
 
 from minsep.accounting.exact import ExactCurve, LargestCurve, poisson_curve, truncated_poisson_curve
 from minsep.accounting.pairs import CyclicPair, Pair
-from minsep.accounting.schemes.base import SchemeAccounting, Support, accounts_for, noise_of_unit_columns
+from minsep.accounting.schemes.base import SchemeAccounting, Support, noise_of_unit_columns
 from minsep.mechanism import Mechanism
 from minsep.participation import CyclicPoisson
 
 
-@accounts_for(CyclicPoisson)
 class CyclicPoissonAccounting(SchemeAccounting[CyclicPoisson]):
     """Exact for an adversary who knows the part of an example; sampled for one who does not."""
 
+    kind = CyclicPoisson.kind
     support = (
         Support(
             "`CyclicPoisson(rate, cycle)`",

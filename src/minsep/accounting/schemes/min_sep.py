@@ -6,7 +6,7 @@ from numpy.typing import DTypeLike
 
 from minsep.accounting.exact import ExactCurve, poisson_curve, truncated_poisson_curve
 from minsep.accounting.pairs import MinSepPair, Pair, TruncatedPair
-from minsep.accounting.schemes.base import SchemeAccounting, SchemeKind, Support, accounts_for, noise_of_unit_columns
+from minsep.accounting.schemes.base import SchemeAccounting, SchemeKind, Support, noise_of_unit_columns
 from minsep.mechanism import Design, Mechanism
 from minsep.participation import CyclicPoisson, MinSep
 
@@ -57,10 +57,10 @@ class MinSepForm(SchemeAccounting[SchemeKind]):
         return super().fallback(design, scheme, covers)
 
 
-@accounts_for(MinSep)
 class MinSepAccounting(MinSepForm[MinSep]):
     """The accounting of the paper, with r-min-sep for more bands than the separation."""
 
+    kind = MinSep.kind
     support = (
         Support(
             "`MinSep(rate, min_sep)`, warm and cold",

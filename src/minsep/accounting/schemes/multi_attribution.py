@@ -14,16 +14,16 @@ from minsep.accounting.exact import (
     user_poisson_curve,
 )
 from minsep.accounting.pairs import MinSepPair, Pair
-from minsep.accounting.schemes.base import SchemeAccounting, Support, accounts_for, noise_of_unit_columns
+from minsep.accounting.schemes.base import SchemeAccounting, Support, noise_of_unit_columns
 from minsep.mechanism import Design, Mechanism
 from minsep.participation import MultiAttributionMinSep
 from minsep.strategy import BandedToeplitz
 
 
-@accounts_for(MultiAttributionMinSep)
 class MultiAttributionAccounting(SchemeAccounting[MultiAttributionMinSep]):
     """With secret coins by the paper's theorem, under its assumptions; with public coins by Gaussian mechanisms."""
 
+    kind = MultiAttributionMinSep.kind
     support = (
         Support(
             '`MultiAttributionMinSep(..., coins="secret")`',

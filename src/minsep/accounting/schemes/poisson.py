@@ -1,14 +1,14 @@
 """Accounting of Poisson sampling: b-min-sep with b = 1."""
 
-from minsep.accounting.schemes.base import Support, accounts_for
+from minsep.accounting.schemes.base import Support
 from minsep.accounting.schemes.min_sep import MinSepForm
 from minsep.participation import MinSep, Poisson
 
 
-@accounts_for(Poisson)
 class PoissonAccounting(MinSepForm[Poisson]):
     """Exact by a privacy loss distribution for independent noise; else the recursion of b-min-sep."""
 
+    kind = Poisson.kind
     support = (
         Support(
             "`Poisson(rate)`",

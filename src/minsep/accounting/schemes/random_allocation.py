@@ -5,15 +5,15 @@ from collections.abc import Callable
 from numpy.typing import DTypeLike
 
 from minsep.accounting.pairs import AllocationPair, Pair
-from minsep.accounting.schemes.base import SchemeAccounting, Support, accounts_for
+from minsep.accounting.schemes.base import SchemeAccounting, Support
 from minsep.mechanism import Design, Mechanism
 from minsep.participation import Poisson, RandomAllocation, Unamplified
 
 
-@accounts_for(RandomAllocation)
 class RandomAllocationAccounting(SchemeAccounting[RandomAllocation]):
     """With one band the iterations of two epochs have nothing in common, so the ratio is a product over epochs."""
 
+    kind = RandomAllocation.kind
     support = (Support("`RandomAllocation(epoch)`", "1 band", sampled="one term for each place in every epoch"),)
 
     def pair(self, mechanism: Mechanism, scheme: RandomAllocation, dtype: DTypeLike) -> Pair | None:

@@ -1,15 +1,15 @@
 """Accounting of a fixed order: the Gaussian mechanism."""
 
 from minsep.accounting.exact import ExactCurve, GaussianCurve
-from minsep.accounting.schemes.base import SchemeAccounting, Support, accounts_for
+from minsep.accounting.schemes.base import SchemeAccounting, Support
 from minsep.mechanism import Mechanism
 from minsep.participation import Unamplified
 
 
-@accounts_for(Unamplified)
 class UnamplifiedAccounting(SchemeAccounting[Unamplified]):
     """C x is fixed, so this is the Gaussian mechanism with the strategy's sensitivity."""
 
+    kind = Unamplified.kind
     support = (Support("`Unamplified(min_sep, participations)`", "any strategy", exact="Gaussian mechanism, analytic"),)
 
     def exact_curve(self, mechanism: Mechanism, scheme: Unamplified, spacing: float) -> ExactCurve | None:

@@ -8,7 +8,7 @@ from numpy.typing import DTypeLike
 from minsep.accounting.exact import ExactCurve, GaussianCurve, user_poisson_curve
 from minsep.accounting.pairs import Pair, UserPair
 from minsep.accounting.pairs.states import count_states
-from minsep.accounting.schemes.base import Support, accounts_for, noise_of_unit_columns
+from minsep.accounting.schemes.base import Support, noise_of_unit_columns
 from minsep.accounting.schemes.min_sep import MinSepForm
 from minsep.mechanism import Design, Mechanism
 from minsep.participation import MinSep, UserMinSep
@@ -17,10 +17,10 @@ MOST_EXAMPLES, MOST_STATES = 4, 2_500
 """Most examples of a user whose likelihood ratio is computed exactly, and most states of those that are blocked."""
 
 
-@accounts_for(UserMinSep)
 class UserMinSepAccounting(MinSepForm[UserMinSep]):
     """The sum of independent b-min-sep vectors, exactly; with public coins the Gaussian mechanism."""
 
+    kind = UserMinSep.kind
     support = (
         Support(
             "`UserMinSep(rate, min_sep, user_bound)`, warm and cold",

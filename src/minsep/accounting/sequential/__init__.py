@@ -1,6 +1,5 @@
 """Tests that the mean of bounded values lies below a level."""
 
-from minsep import _validation as validate
 from minsep.accounting.sequential.betting import BettingVerifier, Wealth
 from minsep.accounting.sequential.fixed_sample import (
     MOST_LEVEL,
@@ -9,6 +8,7 @@ from minsep.accounting.sequential.fixed_sample import (
     fixed_sample_verifier,
 )
 from minsep.accounting.sequential.verifier import Verifier
+from minsep.core import validation as validate
 
 __all__ = [
     "MOST_LEVEL",

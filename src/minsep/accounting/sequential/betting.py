@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from minsep.accounting.sequential.verifier import Verifier
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 
 # A fixed grid: small bets for values that spread, bets near 1 for values that are almost always 0.
 _BETS = np.concatenate([np.geomspace(0.002, 0.3, 12), np.linspace(0.35, 0.95, 13), [0.97, 0.99]])

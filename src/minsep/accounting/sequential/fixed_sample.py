@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from scipy.optimize import minimize_scalar
 
-from minsep import _validation as validate
 from minsep.accounting.sequential.verifier import Verifier
+from minsep.core import validation as validate
 
 MOST_LEVEL = 0.5
 """Below it the Chernoff bound allows for the generator of the samples: docs/certified-sampling.md, section 5."""

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import IterableDataset
 from transformers import DataCollatorWithFlattening, Trainer, TrainingArguments
 
-from minsep import _validation as validate
+from minsep.core import validation as validate
 
 _EPOCHS_BY_DEFAULT = 3.0
 _GENERATORS = torch.Generator | np.random.Generator | np.random.RandomState | random.Random

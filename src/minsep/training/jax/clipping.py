@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from minsep import _validation as validate
+from minsep.core import validation as validate
 from minsep.training.jax.arrays import enable_x64
 from minsep.training.run import CLIP_MARGIN, check_clip_norm
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 from minsep.mechanism import Mechanism
 from minsep.noise import NoiseStream
 from minsep.randomness import Key

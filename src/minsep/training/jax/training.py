@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from minsep import _validation as validate
+from minsep.core import validation as validate
+from minsep.core.state import State
 from minsep.mechanism import Mechanism
-from minsep.state import State
 from minsep.training.base import Training
 from minsep.training.jax.arrays import from_array, to_array
 from minsep.training.jax.clipping import LossOfOne, Tree, clipped_gradient, padded

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from minsep import _validation as validate
+from minsep.core import validation as validate
 from minsep.mechanism import Mechanism
 from minsep.noise.grid import Grid
 from minsep.randomness import Key

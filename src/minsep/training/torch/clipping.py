@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from minsep import _validation as validate
+from minsep.core import validation as validate
 from minsep.training.randomness import refusing_shared_draws
 from minsep.training.run import CLIP_MARGIN
 from minsep.training.torch.examples import Examples, count_examples, each, refuse_devices

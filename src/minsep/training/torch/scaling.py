@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from minsep import _validation as validate
+from minsep.core import validation as validate
 from minsep.training.torch.clipping import ClippedSum
 from minsep.training.torch.sharded.clipping import ShardedSum
 from minsep.training.torch.sharded.shards import local_part

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch import distributed as together
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from minsep import _validation as validate
+from minsep.core import validation as validate
+from minsep.core.state import State
 from minsep.engine import available_cores
 from minsep.mechanism import Mechanism
 from minsep.noise import NoiseStream
 from minsep.noise.grid import MOST_STEPS, refuse_sum
-from minsep.state import State
 from minsep.training.base import Training
 from minsep.training.run import PrivateRun, check_clip_norm, refuse_gradient
 from minsep.training.stability import warn_if_unstable

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from minsep import _validation as validate
+from minsep.core import validation as validate
 from minsep.mechanism import Mechanism
 from minsep.noise.grid import MOST_STEPS, SMOOTHING, refuse_sum
 from minsep.noise.keyed import Columns, KeyedStream

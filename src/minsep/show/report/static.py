@@ -13,7 +13,8 @@ from matplotlib.ticker import MaxNLocator
 
 from minsep.planning import FAMILIES, Comparison, Plan
 from minsep.planning.comparison import OTHERS
-from minsep.report import data, palette
+from minsep.show import palette
+from minsep.show.report import data
 
 STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",

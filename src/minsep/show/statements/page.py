@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 
-from minsep.statements.content import Section, Table
+from minsep.show.statements.content import Section, Table
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
 def as_page(title: str, summary: str, sections: Sequence[Section]) -> str:
     """Return the whole page."""
-    style = (files("minsep.statements") / "assets" / "statement.css").read_text()
+    style = (files("minsep.show.statements") / "assets" / "statement.css").read_text()
     return f"""<!doctype html>
 <html lang="en">
 <head>

@@ -12,16 +12,16 @@ from typing import Any
 
 from minsep.accounting import Certificate
 from minsep.accounting import verify as verify_certificate
-from minsep.budget import Budget, most_true_positives
+from minsep.core.budget import Budget, most_true_positives
+from minsep.core.files import write_whole
 from minsep.engine import LOCAL, Compute
-from minsep.files import write_whole
 from minsep.mechanism import Mechanism
-from minsep.statements import content
-from minsep.statements.composition import Composition, compose
-from minsep.statements.content import Section, rounded_up
-from minsep.statements.markdown import as_markdown
-from minsep.statements.odds import estimated_true_positives
-from minsep.statements.page import as_page
+from minsep.show.statements import content
+from minsep.show.statements.composition import Composition, compose
+from minsep.show.statements.content import Section, rounded_up
+from minsep.show.statements.markdown import as_markdown
+from minsep.show.statements.odds import estimated_true_positives
+from minsep.show.statements.page import as_page
 
 _UNNAMED = "certificate.json"
 

@@ -36,7 +36,7 @@ class Progress:
         return f"{self.stage} {self.detail}{drawn}"
 
 
-Report = Callable[[Progress], None]
+Listener = Callable[[Progress], None]
 """Told each event, in the thread that asked for the work."""
 
 

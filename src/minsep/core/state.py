@@ -13,8 +13,8 @@ from typing import Any, BinaryIO, Never
 
 import numpy as np
 
-from minsep import _validation as validate
-from minsep.files import write_whole
+from minsep.core import validation as validate
+from minsep.core.files import write_whole
 
 State = dict[str, Any]
 

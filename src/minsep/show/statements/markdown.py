@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from minsep.statements.content import Section, Table
+from minsep.show.statements.content import Section, Table
 
 _SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_<>[]|"})
 

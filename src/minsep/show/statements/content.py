@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 
 from minsep.accounting import Certificate
-from minsep.budget import most_true_positives
+from minsep.core.budget import most_true_positives
 from minsep.mechanism import Mechanism
-from minsep.statements.composition import Composition
+from minsep.show.statements.composition import Composition
 
 FALSE_POSITIVES = (0.001, 0.01, 0.1)
 

@@ -6,7 +6,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from minsep.planning import Comparison, Plan
-from minsep.report import data, palette
+from minsep.show import palette
+from minsep.show.report import data
 
 FONT = "-apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 _CLEAR = "rgba(0,0,0,0)"

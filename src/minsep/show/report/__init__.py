@@ -3,9 +3,9 @@
 import os
 from typing import TYPE_CHECKING
 
-from minsep.files import check_folder, write_whole
+from minsep.core.files import check_folder, write_whole
 from minsep.planning import Comparison, Plan
-from minsep.report.files import needing, picture_format
+from minsep.show.report.files import needing, picture_format
 
 if TYPE_CHECKING:
     from minsep.auditing import Audit
@@ -35,7 +35,7 @@ def write_report(plan: Plan, path: str | os.PathLike[str], command: str = "minse
     """
     check_folder(path=path)
     with needing("plotly"):
-        from minsep.report.page import plan_page
+        from minsep.show.report.page import plan_page
     write_whole(path, plan_page(plan, command).encode())
 
 
@@ -58,7 +58,7 @@ def plot(plan: Plan, path: str | os.PathLike[str]) -> None:
     kind = picture_format(path)
     check_folder(path=path)
     with needing("matplotlib"):
-        from minsep.report.static import plan_picture
+        from minsep.show.report.static import plan_picture
     write_whole(path, plan_picture(plan, kind))
 
 
@@ -80,7 +80,7 @@ def write_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> No
     """
     check_folder(path=path)
     with needing("plotly"):
-        from minsep.report.page import comparison_page
+        from minsep.show.report.page import comparison_page
     write_whole(path, comparison_page(comparison).encode())
 
 
@@ -103,7 +103,7 @@ def plot_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> Non
     kind = picture_format(path)
     check_folder(path=path)
     with needing("matplotlib"):
-        from minsep.report.static import comparison_picture
+        from minsep.show.report.static import comparison_picture
     write_whole(path, comparison_picture(comparison, kind))
 
 
@@ -127,5 +127,5 @@ def plot_audit(audit: "Audit", path: str | os.PathLike[str]) -> None:
     kind = picture_format(path)
     check_folder(path=path)
     with needing("matplotlib"):
-        from minsep.report.audits import audit_picture
+        from minsep.show.report.audits import audit_picture
     write_whole(path, audit_picture(audit, kind))

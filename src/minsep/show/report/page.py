@@ -12,7 +12,8 @@ from plotly.offline import get_plotlyjs
 
 from minsep.planning import FAMILIES, Candidate, Comparison, Plan, rankings
 from minsep.planning.comparison import OTHERS
-from minsep.report import data, figures, palette
+from minsep.show import palette
+from minsep.show.report import data, figures
 from minsep.training.snippet import training_lines
 
 # The browser itself refuses every request to the network.
@@ -304,7 +305,7 @@ def _capital(name: str) -> str:
 
 
 def _page(title: str, header: str, sections: Iterable[str], version: str) -> str:
-    assets = files("minsep.report") / "assets"
+    assets = files("minsep.show.report") / "assets"
     style, script = ((assets / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     made = f"Made by minsep {escape(version)}." if version else "Made by minsep."
     return (

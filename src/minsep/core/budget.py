@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from minsep import _validation as validate
+from minsep.core import validation as validate
 
 _MOST_EPSILON = 700.0
 

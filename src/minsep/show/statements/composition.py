@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaln
 
-from minsep import _validation as validate
-from minsep.arrays import FloatArray
-from minsep.budget import Budget
+from minsep.core import validation as validate
+from minsep.core.arrays import FloatArray
+from minsep.core.budget import Budget
 
 _MOST_LOSSES = 1 << 20
 _ROUNDING = 1e-9  # relative; the sums, whose weights are normalised, are good to a thousandth of it

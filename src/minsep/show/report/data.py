@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minsep.accounting import METHODS_IN_WORDS, Certificate, privacy_curve
-from minsep.arrays import FloatArray
+from minsep.core.arrays import FloatArray
 from minsep.mechanism import Mechanism
 from minsep.participation.truncation import PADDING
 from minsep.planning import BASELINES, FAMILIES, Candidate, Comparison, Plan

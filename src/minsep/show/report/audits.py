@@ -4,12 +4,12 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from minsep.arrays import FloatArray
 from minsep.auditing import Audit
 from minsep.auditing.bound import least_probability
-from minsep.budget import most_true_positives
-from minsep.report import palette
-from minsep.report.static import STYLE, picture_bytes
+from minsep.core.arrays import FloatArray
+from minsep.core.budget import most_true_positives
+from minsep.show import palette
+from minsep.show.report.static import STYLE, picture_bytes
 
 _CONFIDENCE = 0.99
 

@@ -1,0 +1,1 @@
+"""What every other package stands on: checks of parameters, numbers, files, identities, progress and saved states."""

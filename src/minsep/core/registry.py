@@ -1,0 +1,50 @@
+"""Variants by the name of their kind: each is known as soon as its file is imported, and nothing else lists it."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
+
+from minsep.core.validation import in_short
+
+
+class Registered:
+    """A base of variants: a subclass that names its `kind` is known by it.
+
+    A class that derives from this one directly begins a registry of its own.
+
+    >>> class Shape(Registered):
+    ...     pass
+    >>> class Circle(Shape):
+    ...     kind = "circle"
+    >>> Shape.of_kind("circle") is Circle
+    True
+    >>> Shape.of_kind("square")
+    Traceback (most recent call last):
+    ValueError: The shape is of kind 'square', but it must be one of 'circle'.
+    """
+
+    kind: ClassVar[str]
+    """The variant's name, in descriptions and wherever a person chooses one."""
+
+    _variants: ClassVar[dict[str, Any]]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if Registered in cls.__bases__:
+            cls._variants = {}
+        elif "kind" in vars(cls):
+            cls._variants[cls.kind] = cls
+
+    @classmethod
+    def variants(cls) -> Mapping[str, type[Self]]:
+        """Return all variants by kind, in the order in which they were defined."""
+        return MappingProxyType(cls._variants)
+
+    @classmethod
+    def of_kind(cls, kind: object) -> type[Self]:
+        """Return the variant of a kind."""
+        if not isinstance(kind, str) or kind not in cls._variants:
+            known = ", ".join(map(repr, cls._variants))
+            raise ValueError(f"The {cls.__name__.lower()} is of kind {in_short(kind)}, but it must be one of {known}.")
+        variant: type[Self] = cls._variants[kind]
+        return variant

@@ -1,0 +1,15 @@
+"""Privacy statements: what certificates say, for a model card, a reviewer or a lawyer."""
+
+from minsep.core.budget import most_true_positives
+from minsep.show.statements.composition import Composition, compose
+from minsep.show.statements.document import Statement, statement
+from minsep.show.statements.odds import estimated_true_positives
+
+__all__ = [
+    "Composition",
+    "Statement",
+    "compose",
+    "estimated_true_positives",
+    "most_true_positives",
+    "statement",
+]
