@@ -8,7 +8,7 @@ one by one, so a killed command continues; `--draw` only draws what the file hol
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,11 +19,11 @@ import typer
 import minsep
 from experiments.sweep import Record, Setting, read, sweep
 from minsep.engine import LOCAL
+from minsep.participation import families
 from minsep.planning.candidates import Candidate, candidates
 from minsep.planning.comparison import COMPARED, EPOCHS, EPSILONS, OTHERS
-from minsep.planning.families import FAMILIES, PROPOSED
+from minsep.planning.request import Request
 from minsep.planning.search import Search
-from minsep.planning.task import Task
 
 ITERATIONS, DELTA, MOST_BANDS = 1024, 1e-3, 32
 NEAR_BEST = 1.02
@@ -78,15 +78,16 @@ def fill(
     return sweep(settings, _verify if numbers is Numbers.verified else _certify, path)
 
 
-def _task(setting: Setting) -> Task:
-    return Task(setting["epoch"], 1, setting["iterations"], setting["epsilon"], setting["delta"])
+def _request(setting: Setting) -> Request:
+    return Request(setting["epoch"], 1, setting["iterations"], setting["epsilon"], setting["delta"])
 
 
 def _estimate(setting: Setting) -> dict[str, Any]:
     """Return the designs of a cell, the best of each scheme with better estimates."""
-    task, search = _task(setting), Search(_task(setting), 0, LOCAL, None)
+    request = replace(_request(setting), max_bands=setting["most_bands"], schemes=COMPARED)
+    search = Search(request, 0, LOCAL, None)
     # With one band nothing needs to be kept apart; the paper begins with two.
-    listed = [one for one in candidates(task, COMPARED, setting["most_bands"], None, None, 0) if one.bands > 1]
+    listed = [one for one in candidates(request) if one.bands > 1]
     tried = [one for one in search.estimate_all([one for one in listed if not one.skipped]) if not one.skipped]
     found = [one for scheme in COMPARED for one in search.refine([one for one in tried if one.scheme == scheme])]
     return {"designs": [_as_json(one) for one in found]}
@@ -104,7 +105,7 @@ def _chosen(record: Record, numbers: Numbers) -> Iterator[Setting]:
     for scheme in COMPARED:
         designs = [one for one in tried if one["scheme"] == scheme]
         least = min(one["error"] for one in designs)
-        if numbers is Numbers.certified and scheme == PROPOSED and least > NEAR_BEST * balls_in_bins:
+        if numbers is Numbers.certified and scheme == minsep.MinSep.kind and least > NEAR_BEST * balls_in_bins:
             continue  # with a separation of an epoch it is balls-in-bins, and better
         most = NEAR_BEST * least if numbers is Numbers.verified else least
         for one in designs:
@@ -122,27 +123,27 @@ def _candidate(setting: Setting) -> Candidate:
 
 
 def _verify(setting: Setting) -> dict[str, Any]:
-    task, candidate = _task(setting), _candidate(setting)
+    request, candidate = _request(setting), _candidate(setting)
     if candidate.exact:
-        return _with_error(task, candidate, setting["near"])
-    found = Search(task, 0, LOCAL, None).verify(candidate)
+        return _with_error(request, candidate, setting["near"])
+    found = Search(request, 0, LOCAL, None).verify(candidate)
     return {"noise_multiplier": found.noise_multiplier, "error": found.error}
 
 
 def _certify(setting: Setting) -> dict[str, Any]:
-    task, candidate = _task(setting), _candidate(setting)
+    request, candidate = _request(setting), _candidate(setting)
     if candidate.exact:
-        return _with_error(task, candidate, setting["near"]) | {"samples": 0, "fallback": ""}
+        return _with_error(request, candidate, setting["near"]) | {"samples": 0, "fallback": ""}
     found = minsep.calibrate(
-        candidate.design(task), epsilon=task.epsilon, delta=task.delta, near=setting["near"], seed=0
+        candidate.design(request), epsilon=request.epsilon, delta=request.delta, near=setting["near"], seed=0
     )
     assert found.certificate.passed
-    result = _with_error(task, candidate, found.mechanism.noise_multiplier)
+    result = _with_error(request, candidate, found.mechanism.noise_multiplier)
     return result | {"samples": sum(rung.samples for rung in found.rungs), "fallback": found.fallback}
 
 
-def _with_error(task: Task, candidate: Candidate, noise_multiplier: float) -> dict[str, Any]:
-    error = task.workload.error(candidate.strategy(task), noise_multiplier)
+def _with_error(request: Request, candidate: Candidate, noise_multiplier: float) -> dict[str, Any]:
+    error = request.workload.error(candidate.strategy(request), noise_multiplier)
     return {"noise_multiplier": noise_multiplier, "error": error}
 
 
@@ -159,7 +160,9 @@ def best_designs(records: list[Record], numbers: Numbers) -> dict[tuple[int, flo
             cells.setdefault((setting["epoch"], setting["epsilon"]), []).extend(designs)
     found = {}
     for cell, designs in cells.items():
-        designs = designs + [{**one, "scheme": PROPOSED} for one in designs if one["scheme"] == minsep.BallsInBins.kind]
+        designs = designs + [
+            {**one, "scheme": minsep.MinSep.kind} for one in designs if one["scheme"] == minsep.BallsInBins.kind
+        ]
         found[cell] = {
             scheme: min((one for one in designs if one["scheme"] == scheme), key=lambda one: one["error"])
             for scheme in COMPARED
@@ -171,9 +174,9 @@ def best_designs(records: list[Record], numbers: Numbers) -> dict[tuple[int, flo
 def ratios(records: list[Record], numbers: Numbers, other: str) -> dict[tuple[int, float], float]:
     """Return the mean squared error of b-min-sep over that of another scheme, for every epoch and epsilon."""
     return {
-        cell: (best[PROPOSED]["error"] / best[other]["error"]) ** 2
+        cell: (best[minsep.MinSep.kind]["error"] / best[other]["error"]) ** 2
         for cell, best in best_designs(records, numbers).items()
-        if {PROPOSED, other} <= set(best)
+        if {minsep.MinSep.kind, other} <= set(best)
     }
 
 
@@ -203,10 +206,10 @@ def picture(records: list[Record], numbers: Numbers, path: Path) -> None:
             axes.imshow(np.log2(table), cmap=colours, vmin=-1, vmax=1, aspect="auto", origin="lower")
             for (row, column), value in np.ndenumerate(table):
                 if (epochs[row], epsilons[column]) in values:
-                    one = best[epochs[row], epsilons[column]][PROPOSED]
+                    one = best[epochs[row], epsilons[column]][minsep.MinSep.kind]
                     text = f"{value:.3f}\n{one['bands']} / {one['min_sep']}"
                     axes.text(column, row, text, ha="center", va="center", fontsize=9)
-            axes.set_title(f"Against {FAMILIES[other].words}")
+            axes.set_title(f"Against {families()[other].words}")
             axes.set_xticks(range(len(epsilons)), [f"{epsilon:g}" for epsilon in epsilons])
             axes.set_yticks(range(len(epochs)), [f"{epoch:,}" for epoch in epochs])
             axes.set(xlabel="ε", ylabel="epoch length |D| / B")
@@ -219,7 +222,7 @@ def repeat_slice(results: Path = RESULTS) -> list[str]:
     """Compute the best b-min-sep design of one cell again, in three ways, and compare with the file of results."""
     committed, lines = read(results), []
     for numbers, compute in ((Numbers.verified, _verify), (Numbers.certified, _certify)):
-        best = best_designs(committed, numbers)[512, 4.0][PROPOSED]
+        best = best_designs(committed, numbers)[512, 4.0][minsep.MinSep.kind]
         record = next(
             record
             for record in committed

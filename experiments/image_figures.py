@@ -18,15 +18,15 @@ BASELINE = "dp-sgd"
 _DRAWN = ("prefix sums", "momentum", "forgetting")
 _LEAST, _SHUFFLES = 3, 20_000
 STYLES = {
-    BASELINE: ("DP-SGD", palette.STYLES["poisson"]),
-    "random-allocation": ("random allocation", palette.STYLES["random-allocation"]),
-    "cyclic-poisson": ("cyclic Poisson", palette.STYLES["cyclic-poisson"]),
-    "balls-in-bins": ("balls-in-bins", palette.STYLES["balls-in-bins"]),
+    BASELINE: ("DP-SGD", palette.style_of("poisson")),
+    "random-allocation": ("random allocation", palette.style_of("random-allocation")),
+    "cyclic-poisson": ("cyclic Poisson", palette.style_of("cyclic-poisson")),
+    "balls-in-bins": ("balls-in-bins", palette.style_of("balls-in-bins")),
     "b-min-sep, b = bands": (
         "b-min-sep, b = bands",
-        palette.STYLES["min-sep"]._replace(colour=palette.PALE, marker="v"),
+        palette.style_of("min-sep")._replace(colour=palette.PALE, marker="v"),
     ),
-    "b-min-sep": ("b-min-sep, b = half an epoch", palette.STYLES["min-sep"]),
+    "b-min-sep": ("b-min-sep, b = half an epoch", palette.style_of("min-sep")),
 }
 TITLES = {
     "cifar10-pool1": "CIFAR-10, 15,552 features",

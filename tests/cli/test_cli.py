@@ -61,7 +61,7 @@ def test_batches_of_a_certificate(tmp_path):
     refused = run(*arguments, "--bands", "2", "--iterations", "30")
     assert refused.returncode == 2
     assert refused.stderr.count("but the certificate says what is sampled: omit it.") == 2
-    assert "batch_size is missing: give it, or a certificate." in run("batches", "--examples", "9").stderr
+    assert "--batch-size is missing: give it, or a certificate." in run("batches", "--examples", "9").stderr
     content = json.loads(certificate.to_json())
     content["mechanism"]["noise_multiplier"] = 0.1
     (tmp_path / "certificate.json").write_text(json.dumps(content))
@@ -94,8 +94,8 @@ def test_batches_are_those_of_the_library(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["strategy", "--iterations", "5", "--bands", "6"], "bands is 6, but it must be"),
-        (["batches", "--examples", "0", "--batch-size", "1", "--iterations", "1"], "examples is 0, but it must be"),
+        (["strategy", "--iterations", "5", "--bands", "6"], "--bands is 6, but it must be"),
+        (["batches", "--examples", "0", "--batch-size", "1", "--iterations", "1"], "--examples is 0, but it must be"),
         (
             ["batches", "--examples", "100", "--batch-size", "50", "--iterations", "9", "--min-sep", "4"],
             "rate is 0.5, but with min_sep 4 it must be at most 1/4",
@@ -192,7 +192,7 @@ def test_plan_says_all_that_is_wrong_at_once(tmp_path):
     assert result.returncode == 2
     assert result.stdout == ""
     names = [line.removeprefix("Error: ").split(" is ")[0] for line in result.stderr.splitlines()]
-    assert names == ["batch_size", "iterations", "epsilon", "delta", "scheme"]
+    assert names == ["--batch-size", "--iterations", "--epsilon", "--delta", "--scheme"]
     missing = run("plan", *TASK, "--report", str(tmp_path / "none" / "plan.html"))
     assert missing.returncode == 2
     assert "does not exist" in missing.stderr
@@ -314,7 +314,7 @@ def test_options_that_a_scheme_does_not_have_are_refused():
     for scheme in ("poisson", "random-allocation", "balls-in-bins", "unamplified"):
         result = run("delta", *SMALL, "--scheme", scheme, "--noise-multiplier", "1", "--epsilon", "1")
         assert result.returncode == 2
-        assert f"min_sep is 4, but the scheme {scheme} " in result.stderr
+        assert f"--min-sep is 4, but the scheme {scheme} " in result.stderr
     result = run("plan", *TASK, "--scheme", "poisson", "--min-sep", "4")
     assert result.returncode == 2
     assert "min-sep is not among the schemes" in result.stderr
@@ -429,7 +429,7 @@ def test_a_fallback_is_announced_first_and_named(monkeypatch):
 def test_edges_of_a_budget_are_refused_skipped_or_answered():
     refused = run("plan", *TASK[:-1], "1")
     assert refused.returncode == 2
-    assert refused.stderr == "Error: delta is 1.0, but it must be a finite number above 0 and below 1.\n"
+    assert refused.stderr == "Error: --delta is 1.0, but it must be a finite number above 0 and below 1.\n"
     small = ["--max-bands", "2", "--no-tune", "--seed", "0"]
     schemes = ["--scheme", "poisson", "--scheme", "cyclic-poisson", "--scheme", "min-sep", "--min-sep", "2"]
     tiny = run("plan", *TASK[:-1], "1e-15", *small, *schemes, "--json")
@@ -512,8 +512,8 @@ def test_a_plan_for_users_bounds_counts_and_recommends(tmp_path):
     assert run("verify", str(path)).returncode == 0
     both = run("plan", "--edges", str(edges), "--examples", "600", *arguments)
     assert both.returncode == 2
-    assert "exactly one of them must be given" in both.stderr
-    assert "user_bound is 'two'" in run("plan", "--edges", str(edges), "--user-bound", "two", *arguments).stderr
+    assert "--examples is 600, but the file of edges says how many there are" in both.stderr
+    assert "--user-bound is 'two'" in run("plan", "--edges", str(edges), "--user-bound", "two", *arguments).stderr
     without = "plan", "--examples", "1000", *arguments
     assert "but without edges it must be one number." in run(*without, "--user-bound", "1,2").stderr
     edges.write_text("example,user\n0,0\nbroken\n")

@@ -9,11 +9,11 @@ import minsep
 from minsep.accounting import cost_of_cutting, estimated_noise_multiplier, exact_mechanism
 from minsep.accounting.estimation import noise_at_target
 from minsep.engine import LOCAL
-from minsep.planning import SCHEMES, Candidate, Task, planner
+from minsep.planning import Candidate, Plan, Request
 from minsep.planning.candidates import candidates
 from minsep.planning.search import Search
 
-TASK = Task(2000, 20, 100, 2.0, 1e-3)
+REQUEST = Request(2000, 20, 100, 2.0, 1e-3)
 CERTIFICATE = minsep.certify(
     minsep.Mechanism(minsep.BandedToeplitz.identity(iterations=100), minsep.Poisson(0.01), 1.0), 2.0, 1e-3
 )
@@ -25,7 +25,7 @@ def small_plan():
 
 
 def test_all_named_corners_are_tried_or_skipped_with_a_reason():
-    listed = list(candidates(TASK, planner.SCHEMES, 256, None, 10**9, 10 << 30))
+    listed = list(candidates(replace(REQUEST, max_bands=256, model_size=10**9, noise_memory=10 << 30)))
     tried = {(one.scheme, one.bands, one.min_sep) for one in listed if not one.skipped}
     skipped = {one.skipped for one in listed if one.skipped}
     assert {("poisson", 1, 1), ("random-allocation", 1, 1)} <= tried
@@ -36,16 +36,17 @@ def test_all_named_corners_are_tried_or_skipped_with_a_reason():
 
 
 def test_separations_go_from_the_bands_to_the_epoch():
-    listed = list(candidates(TASK, ("min-sep",), 16, None, None, 1))
+    request = replace(REQUEST, max_bands=16, schemes=["min-sep"])
+    listed = list(candidates(request))
     assert [one.min_sep for one in listed if one.bands == 16] == [16, 32, 64, 100]
-    assert {one.min_sep for one in candidates(TASK, ("min-sep",), 16, 20, None, 1)} == {20}
+    assert {one.min_sep for one in candidates(replace(request, min_sep=20))} == {20}
 
 
 def test_the_plan_is_certified_and_no_worse_than_any_baseline(small_plan):
     assert small_plan.certificate.passed
     assert small_plan.certificate.mechanism == small_plan.mechanism.describe()
     for scheme, bands in [("poisson", 1), ("cyclic-poisson", 2), ("cyclic-poisson", 4)]:
-        proven = exact_mechanism(Candidate(scheme, bands, bands).design(TASK), 2.0, 1e-3)
+        proven = exact_mechanism(Candidate(scheme, bands, bands).design(REQUEST), 2.0, 1e-3)
         assert small_plan.error <= 1.001 * proven.root_mean_squared_error
     assert minsep.verify(small_plan.certificate).holds
 
@@ -55,7 +56,7 @@ def test_the_table_is_ranked_and_its_errors_are_those_of_its_noise(small_plan):
     assert errors == sorted(errors)
     for one in small_plan.table:
         if one.error is not None:
-            expected = one.noise_multiplier * math.sqrt(one.strategy(small_plan.task).mean_squared_error)
+            expected = one.noise_multiplier * math.sqrt(one.strategy(small_plan.request).mean_squared_error)
             assert one.error == pytest.approx(expected)
     assert small_plan.error <= 1.03 * errors[0]
     assert small_plan.gain >= 0
@@ -64,9 +65,9 @@ def test_the_table_is_ranked_and_its_errors_are_those_of_its_noise(small_plan):
 
 
 def test_estimates_of_the_search_agree_with_the_noise_that_a_finer_one_finds():
-    search = Search(TASK, 0, LOCAL, None)
+    search = Search(REQUEST, 0, LOCAL, None)
     (found,) = search.estimate_all([Candidate("min-sep", 4, 10)])
-    mechanism = found.design(TASK).with_noise(found.noise_multiplier)
+    mechanism = found.design(REQUEST).with_noise(found.noise_multiplier)
     # A relative error of 2 % in the noise is at least 10 % in delta, many standard errors of 200,000 tilted samples.
     above = minsep.estimate_delta(mechanism.with_noise_multiplier(1.02 * found.noise_multiplier), 2.0, 200_000)
     below = minsep.estimate_delta(mechanism.with_noise_multiplier(found.noise_multiplier / 1.02), 2.0, 200_000)
@@ -91,7 +92,7 @@ def test_a_winner_that_certifies_badly_gives_way_to_a_proven_baseline(monkeypatc
 
 def test_tuning_lowers_the_error_where_it_is_known_to():
     """n = 300, 16 bands, epsilon 1: less correlation than the optimum without amplification is better."""
-    task = Task(6000, 20, 300, 1.0, 1e-5)
+    task = Request(6000, 20, 300, 1.0, 1e-5)
     search = Search(task, 0, LOCAL, None)
     (paper,) = search.estimate_all([Candidate("min-sep", 16, 16)])
     tuned = search.tune([paper])
@@ -113,9 +114,9 @@ def test_all_problems_are_said_at_once():
     with pytest.raises(ValueError, match="num_examples is 0") as error:
         minsep.plan(0, -1, 0, float("nan"), 2, max_bands=0, schemes=["min-sep", "shuffle"], model_size=0)
     sentences = str(error.value).splitlines()
-    names = ("num_examples", "batch_size", "iterations", "epsilon", "delta", "max_bands", "scheme", "model_size")
+    names = ("num_examples", "batch_size", "iterations", "epsilon", "delta", "model_size", "max_bands", "schemes")
     assert [sentence.split(" is ")[0] for sentence in sentences] == list(names)
-    with pytest.raises(ValueError, match="min_sep is 101, but it must be an integer of at most 100"):
+    with pytest.raises(ValueError, match="min_sep is 101, but it must be an integer of at least 1 and at most 100"):
         minsep.plan(2000, 20, 100, 2.0, 1e-3, min_sep=101)
     with pytest.raises(ValueError, match="max_batch_size is 10, but it must be an integer of at least 20"):
         minsep.plan(2000, 20, 100, 2.0, 1e-3, max_batch_size=10)
@@ -218,21 +219,19 @@ def test_plans_for_users_show_the_trade():
 
 def test_blocking_within_a_user_is_tried_where_nothing_is_shared():
     owned = minsep.AttributionGraph.from_lists([[k // 2] for k in range(2000)])
-    task = Task(2000, 20, 60, 8.0, 1e-3, user_bound=2, graph=owned)
-    tried = [one for one in candidates(task, SCHEMES, 4, None, None, 1 << 30) if not one.skipped]
+    request = Request(2000, 20, 60, 8.0, 1e-3, user_bound=2, graph=owned, max_bands=4)
+    tried = [one for one in candidates(request) if not one.skipped]
     kinds = {one.scheme for one in tried}
     assert kinds == {"poisson", "min-sep", "multi-attribution-min-sep"}
     blocking = next(one for one in tried if one.scheme == "multi-attribution-min-sep")
-    scheme = blocking.design(task).scheme
+    scheme = blocking.design(request).scheme
     assert (scheme.shared, scheme.assumptions, scheme.unit) == (False, (), "user")
     assert scheme.expected_batch_size(2000) == pytest.approx(20)
     assert blocking.name == "b-min-sep, blocking within a user, b = 2, 2 bands"
     shared = minsep.AttributionGraph.from_lists([[k // 2, 1000 + k // 2] for k in range(2000)])
     for other in (shared, None):
-        task = Task(2000, 20, 60, 8.0, 1e-3, user_bound=2, graph=other)
-        assert "multi-attribution-min-sep" not in {
-            one.scheme for one in candidates(task, SCHEMES, 4, None, None, 1 << 30)
-        }
+        request = Request(2000, 20, 60, 8.0, 1e-3, user_bound=2, graph=other, max_bands=4)
+        assert "multi-attribution-min-sep" not in {one.scheme for one in candidates(request)}
     found = minsep.plan(
         2000, 20, 60, 8.0, 1e-3, user_bound=2, graph=owned, schemes=["multi-attribution-min-sep"], max_bands=2, seed=0
     )
@@ -278,7 +277,7 @@ def test_plans_without_a_seed_name_one_mechanism(small_plan):
 
 
 def test_ties_are_said():
-    search = Search(TASK, 0, LOCAL, None)
+    search = Search(REQUEST, 0, LOCAL, None)
     tried = [
         Candidate("min-sep", 4, 8, 0.5, 1.0, 2.0),
         Candidate("min-sep", 4, 8, 0.35, 1.0, 2.005),
@@ -286,8 +285,8 @@ def test_ties_are_said():
         Candidate("min-sep", 2, 16, 1.0, 1.0, 2.1),
     ]
     assert search.ties(tried[0], tried) == (tried[2],)
-    plan = planner.Plan(
-        TASK, tried[0], tried[0].design(TASK).with_noise(1.0), CERTIFICATE, tuple(tried), 0, ties=(tried[2],)
+    plan = Plan(
+        REQUEST, tried[0], tried[0].design(REQUEST).with_noise(1.0), CERTIFICATE, tuple(tried), 0, ties=(tried[2],)
     )
     assert plan.statement.endswith("The estimates cannot tell it from b-min-sep, b = 16, 4 bands.")
 
@@ -304,12 +303,12 @@ def test_a_cut_that_costs_too_much_is_said_with_the_size_that_would_do():
     wider = found.wider
     assert wider.estimated
     assert wider.error < found.error
-    assert wider.mechanism.truncation.batch_size == wider.task.max_batch_size == 86
+    assert wider.mechanism.truncation.batch_size == wider.request.max_batch_size == 86
     assert f"With batches cut at 86, {wider.chosen.name} should have an error of about" in found.statement
     with pytest.raises(ValueError, match="max_batch_size is 60, but cutting batches at 60 adds .* at least 82"):
         minsep.plan(1000, 50, 40, 4.0, 1e-3, max_batch_size=60, max_bands=4, min_sep=8, schemes=["min-sep"])
     costs = {
-        size: max(cost_of_cutting(one.design(replace(wider.task, max_batch_size=size)), 4.0) for one in cut)
+        size: max(cost_of_cutting(one.design(replace(wider.request, max_batch_size=size)), 4.0) for one in cut)
         for size in (85, 86)
     }
     assert costs[86] <= 5e-5 < costs[85]
@@ -321,7 +320,7 @@ def test_a_verified_comparison_has_powers_that_the_papers_verifier_passes():
     best = found.cells[0].best["min-sep"]
     power = math.log(best.noise_multiplier) / math.log(1.01)
     assert power == pytest.approx(round(power), abs=1e-3)  # to six digits
-    task = Task(32, 1, 64, 2.0, 1e-2)
+    task = Request(32, 1, 64, 2.0, 1e-2)
     mechanism = best.design(task).with_noise(best.noise_multiplier)
     # The verifier compares with delta/2, so the noise is that of half the delta, up to the spread of its average.
     assert minsep.estimate_delta(mechanism, 2.0, samples=50_000).value < 0.6e-2

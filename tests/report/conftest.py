@@ -3,19 +3,19 @@ from pathlib import Path
 import pytest
 
 import minsep
-from minsep.planning import Candidate, Comparison, Plan, Task
+from minsep.planning import Candidate, Comparison, Plan, Request
 from minsep.planning.comparison import Cell
 
 ITERATIONS = 60
 
 
-def plan_of(chosen: Candidate, others: list[Candidate], task: Task) -> Plan:
+def plan_of(chosen: Candidate, others: list[Candidate], request: Request) -> Plan:
     """A plan as the search would return it, with a real mechanism and certificate, without the search."""
     assert chosen.noise_multiplier is not None
-    mechanism = chosen.design(task).with_noise(chosen.noise_multiplier)
-    certificate = minsep.certify(mechanism, task.epsilon, task.delta, seed=0, compute=minsep.Compute(workers=1))
+    mechanism = chosen.design(request).with_noise(chosen.noise_multiplier)
+    certificate = minsep.certify(mechanism, request.epsilon, request.delta, seed=0, compute=minsep.Compute(workers=1))
     tried = sorted([chosen, *(one for one in others if not one.skipped)], key=lambda one: one.error or 0.0)
-    return Plan(task, chosen, mechanism, certificate, (*tried, *(one for one in others if one.skipped)), seed=0)
+    return Plan(request, chosen, mechanism, certificate, (*tried, *(one for one in others if one.skipped)), seed=0)
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +30,7 @@ def plan() -> Plan:
         Candidate("min-sep", 4, 16, noise_multiplier=0.59, error=3.2),
         Candidate("min-sep", 8, 4, skipped="more bands than the separation, 4"),
     ]
-    return plan_of(chosen, others, Task(2000, 20, ITERATIONS, 2.0, 1e-3))
+    return plan_of(chosen, others, Request(2000, 20, ITERATIONS, 2.0, 1e-3))
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minsep
-from minsep.planning import Candidate, Comparison, Plan, Task
+from minsep.planning import Candidate, Comparison, Plan, Request
 from minsep.show.report import data
 from tests.report.conftest import plan_of
 
@@ -15,7 +15,7 @@ def test_the_curve_is_that_of_the_chosen_mechanism_and_passes_under_the_certifie
     assert curve.epsilons[-1] == pytest.approx(4.0)
     place = int(np.argmin(abs(curve.epsilons - 2.0)))
     assert curve.epsilons[place] == pytest.approx(2.0, rel=1e-12)
-    assert curve.deltas[place] + 4 * curve.stderrs[place] < plan.task.delta
+    assert curve.deltas[place] + 4 * curve.stderrs[place] < plan.request.delta
     alone = minsep.estimate_delta(plan.mechanism, 2.0, samples=40_000, seed=1)
     error = np.hypot(alone.stderr, curve.stderrs[place])
     # Six standard errors: a false alarm in fewer than one run in 10^8.
@@ -26,7 +26,7 @@ def test_the_curve_is_that_of_the_chosen_mechanism_and_passes_under_the_certifie
 
 def test_an_exact_curve_is_called_computed() -> None:
     chosen = Candidate("poisson", 1, 1, noise_multiplier=1.0, error=5.0)
-    plan = plan_of(chosen, [], Task(2000, 20, 60, 2.0, 1e-3))
+    plan = plan_of(chosen, [], Request(2000, 20, 60, 2.0, 1e-3))
     curve = data.curve(plan)
     assert curve.exact
     assert curve.words.startswith("Computed")
@@ -82,7 +82,7 @@ def test_batches_are_those_of_a_simulated_run_that_no_seed_of_the_plan_gives(pla
 
 def test_cut_batches_leave_out_the_padding() -> None:
     chosen = Candidate("min-sep", 2, 8, noise_multiplier=2.0, error=5.0)
-    plan = plan_of(chosen, [], Task(2000, 20, 60, 2.0, 1e-3, max_batch_size=22))
+    plan = plan_of(chosen, [], Request(2000, 20, 60, 2.0, 1e-3, max_batch_size=22))
     found = data.batch_sizes(plan)
     assert found.cut == 22
     assert found.sizes.max() == 22
@@ -91,7 +91,7 @@ def test_cut_batches_leave_out_the_padding() -> None:
 
 
 def test_a_dataset_too_large_for_a_report_is_not_simulated(plan: Plan) -> None:
-    large = replace(plan, task=replace(plan.task, num_examples=10**9))
+    large = replace(plan, request=replace(plan.request, num_examples=10**9))
     found = data.batch_sizes(large)
     assert found.sizes.size == 0
     assert found.words.startswith("Not simulated")

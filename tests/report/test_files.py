@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import minsep
+from minsep.participation import families
 from minsep.planning import Comparison, Plan
 from minsep.show import palette
 from minsep.show.report import plot, plot_comparison, write_comparison, write_report
@@ -59,7 +60,7 @@ def test_whatever_comes_from_outside_is_escaped(plan: Plan, tmp_path: Path) -> N
 
 
 def test_a_report_ends_with_the_lines_that_train(plan: Plan, pages: dict[str, Path], tmp_path: Path) -> None:
-    lines = training_lines(plan.task.num_examples, plan.task.iterations, workload=plan.task.workload)
+    lines = training_lines(plan.request.num_examples, plan.request.iterations, workload=plan.request.workload)
     text = pages["plan"].read_text()
     shown = text[text.index('<pre id="training"') :]
     assert unescape(shown[shown.index(">") + 1 : shown.index("</pre>")]) == lines
@@ -146,7 +147,7 @@ def test_colours_have_contrast_by_day_and_by_night() -> None:
             assert contrast(theme[name], theme["paper"]) >= 4.5, name
         for colour in (palette.INK, palette.QUIET):
             assert contrast(shade(colour), theme["paper"]) >= 4.5
-        for colour in (*(style.colour for style in palette.STYLES.values()), palette.PALE):
+        for colour in (*(style.colour for style in map(palette.style_of, families())), palette.PALE):
             assert contrast(shade(colour), theme["paper"]) >= 2.9, colour
         for colour in palette.DIVERGING:
             assert contrast(shade(palette.INK), shade(colour)) >= 4.5, colour

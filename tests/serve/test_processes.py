@@ -92,7 +92,7 @@ def test_a_run_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
         assert state_of(server) == "certified"
     store = Store(tmp_path / "runs")
     made = store.runs()[0]
-    found = minsep.plan(**made.inputs.options, seed=made.seed).certificate
+    found = minsep.plan(**made.request.fields, seed=made.seed).certificate
     saved = minsep.Certificate.load(tmp_path / "runs" / run / "certificate.json")
     assert saved.proofs == found.proofs
     assert minsep.verify(saved).holds

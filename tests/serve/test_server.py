@@ -13,7 +13,7 @@ import pytest
 
 from minsep.serve import app as routes
 from minsep.serve import estimates, jobs
-from minsep.serve.inputs import Inputs
+from minsep.serve.inputs import read
 from minsep.serve.security import MOST_BYTES
 from minsep.serve.store import Store
 from tests.serve.conftest import TINY
@@ -246,9 +246,9 @@ def test_work_that_nobody_waits_for_ends(monkeypatch):
         works = Works()
         monkeypatch.setattr(estimates, "messages", works)
         shared = estimates.Estimates()
-        followed = shared.follow(Inputs.read(TINY), False)
+        followed = shared.follow(read(TINY), False)
         assert (await anext(followed))["kind"] == "progress"
-        other = shared.follow(Inputs.read(TINY), False)
+        other = shared.follow(read(TINY), False)
         await anext(other)
         await followed.aclose()
         await asyncio.sleep(0.1)
@@ -267,10 +267,10 @@ def test_estimates_that_take_too_long_ask(monkeypatch):
         works = Works()
         monkeypatch.setattr(estimates, "messages", works)
         shared = estimates.Estimates()
-        kinds = [message["kind"] async for message in shared.follow(Inputs.read(TINY | {"schemes": "poisson"}), False)]
+        kinds = [message["kind"] async for message in shared.follow(read(TINY | {"schemes": "poisson"}), False)]
         assert kinds == ["progress", "question", "end"]
         assert works.ended == ["estimate"]
-        long = Inputs.read(TINY | {"iterations": "20000"})
+        long = read(TINY | {"iterations": "20000"})
         works.go.set()
         told = [message async for message in shared.follow(long, False)]
         assert [message["kind"] for message in told] == ["question", "progress", "answer", "end"]
@@ -376,7 +376,7 @@ def test_one_server_a_folder(tmp_path):
 
 def test_what_is_no_run_is_left_alone(tmp_path):
     store = Store(tmp_path)
-    run = store.create(Inputs.read(TINY))
+    run = store.create(read(TINY))
     store.close()
     (tmp_path / "notes.txt").write_text("mine")
     for name in ("20260101-000000-00000000", "20260101-000000-00000001"):

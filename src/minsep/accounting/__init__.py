@@ -36,6 +36,7 @@ from minsep.accounting.schemes import (
     Support,
     has_exact_curve,
     has_pair,
+    needs_samples,
     pair_of,
     supported,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "exact_mechanism",
     "has_exact_curve",
     "has_pair",
+    "needs_samples",
     "not_certified",
     "pair_of",
     "privacy_curve",

@@ -15,6 +15,7 @@ from minsep.cli.batches import batches
 from minsep.cli.bound import bound
 from minsep.cli.certify import calibrate, certify, delta, epsilon, verify
 from minsep.cli.compare import compare
+from minsep.cli.options import Command, in_flags
 from minsep.cli.plan import plan
 from minsep.cli.serve import serve
 from minsep.cli.statement import statement
@@ -81,6 +82,19 @@ def stoppable(command: Callable[..., None]) -> Callable[..., None]:
     return stopping
 
 
+def _in_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Let errors name the flags of a command instead of its parameters."""
+
+    @functools.wraps(command)
+    def naming(*arguments: object, **options: object) -> None:
+        try:
+            command(*arguments, **options)
+        except ValueError as error:
+            raise ValueError(in_flags(str(error), command)) from error
+
+    return naming
+
+
 def _print_version(requested: bool) -> None:
     if requested:
         from minsep import __version__
@@ -115,7 +129,7 @@ COMMANDS = (
 )
 
 for command in COMMANDS:
-    app.command()(stoppable(command))
+    app.command(cls=Command)(stoppable(_in_flags(command)))
 
 
 def main() -> None:

@@ -38,7 +38,7 @@ def compare(
     """
     import minsep
     from minsep.core import validation as validate
-    from minsep.planning import FAMILIES
+    from minsep.participation import families
     from minsep.planning.comparison import EPOCHS, EPSILONS, OTHERS
 
     files = Files(report=report, plot=plot, journal=journal)
@@ -71,7 +71,7 @@ def compare(
             for size, row in zip(comparison.epochs, comparison.ratios(other), strict=True)
         ]
         print_grid(
-            f"Mean squared error of b-min-sep over that of {FAMILIES[other].words}",
+            f"Mean squared error of b-min-sep over that of {families()[other].words}",
             ["epoch length", *(f"epsilon {value:g}" for value in comparison.epsilons)],
             rows,
         )
@@ -83,7 +83,7 @@ def compare(
 
 
 def _as_data(comparison: Any) -> dict[str, Any]:
-    from minsep.planning import PROPOSED
+    from minsep.planning.comparison import PROPOSED
 
     cells = [
         {

@@ -1,7 +1,7 @@
 """Options that commands share, with the same meaning everywhere.
 
 A group of options is a dataclass. A command that takes one as a parameter gets all of its fields as options, through
-`command`, and receives the filled-in group.
+`command`, and receives the filled-in group. What a request asks, `planning.request` says.
 """
 
 import functools
@@ -12,38 +12,65 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+import typer.models
+from typer.core import TyperCommand
 
 from minsep.cli.numbers import count, number
+from minsep.core.question import Question, renamed
+from minsep.planning.request import default_of, questions
 
-TASK, BUDGET, WORK = "The task", "The budget", "The work"
+WORK = "The work"
+QUESTIONS = questions()
 
 
-def counting(help: str, **more: Any) -> Any:
+def counting(help: str, *flags: str, **more: Any) -> Any:
     """Return an option that is a whole number: 60000, 60,000 or 6e4."""
-    return typer.Option(help=help, parser=count, metavar="INTEGER", **more)
+    return typer.Option(*flags, help=help, parser=count, metavar="INTEGER", **more)
 
 
-def measuring(help: str, **more: Any) -> Any:
+def measuring(help: str, *flags: str, **more: Any) -> Any:
     """Return an option that is a number."""
-    return typer.Option(help=help, parser=number, metavar="NUMBER", **more)
+    return typer.Option(*flags, help=help, parser=number, metavar="NUMBER", **more)
 
 
-Examples = Annotated[int, counting("Number of examples in the dataset.", rich_help_panel=TASK)]
-BatchSize = Annotated[float, measuring("Expected number of examples in a batch.", rich_help_panel=TASK)]
-Iterations = Annotated[int, counting("Number of training steps.", rich_help_panel=TASK)]
-MaxBatchSize = Annotated[
-    int | None, counting("Truncate larger batches to this size, and pad smaller ones.", rich_help_panel=TASK)
+def option(question: Question) -> Any:
+    """Return the option that asks a question."""
+    more: dict[str, Any] = {"rich_help_panel": question.group} if question.group else {}
+    if question.switch or question.choices is not None:
+        return typer.Option(*question.flags, help=question.help, **more)
+    if question.unit != 1:
+        in_units = functools.partial(_in_units, unit=question.unit)
+        return typer.Option(*question.flags, help=question.help, parser=in_units, metavar="NUMBER", **more)
+    return (counting if question.whole else measuring)(question.help, *question.flags, **more)
+
+
+def _in_units(text: str, unit: int) -> int:
+    return int(number(text) * unit)
+
+
+def _offered() -> tuple[str, ...]:
+    from minsep.participation import offered
+
+    return offered()
+
+
+Examples = Annotated[int, option(QUESTIONS["num_examples"])]
+BatchSize = Annotated[float, option(QUESTIONS["batch_size"])]
+Iterations = Annotated[int, option(QUESTIONS["iterations"])]
+MaxBatchSize = Annotated[int | None, option(QUESTIONS["max_batch_size"])]
+Epsilon = Annotated[float, option(QUESTIONS["epsilon"])]
+Delta = Annotated[float, option(QUESTIONS["delta"])]
+ModelSize = Annotated[
+    int | None, counting("Number of trained parameters: it sizes the reserve that is kept for rounding.")
 ]
 Bands = Annotated[int, counting("Number of diagonals of the strategy matrix.")]
 MinSep = Annotated[
     int | None,
     counting(
-        "Minimum number of iterations between participations of an example. Default: the bands. For min-sep, "
-        "cold-min-sep and cyclic-poisson."
+        "Fewest iterations between participations of an example, where the scheme lets you choose. Default: the bands."
     ),
 ]
-Epsilon = Annotated[float, measuring("Privacy budget epsilon.", rich_help_panel=BUDGET)]
-Delta = Annotated[float, measuring("Privacy budget delta.", rich_help_panel=BUDGET)]
+Scheme = Annotated[str, typer.Option(help="How batches are sampled.")]
 NoiseMultiplier = Annotated[float, measuring("Standard deviation of the noise divided by the clip norm.")]
 Seed = Annotated[
     int | None,
@@ -63,9 +90,6 @@ Cluster = Annotated[
 ]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the certificate to this file.")]
 Test = Annotated[str, typer.Option(help="betting, or fixed: the paper's test, with about 100/delta samples.")]
-ModelSize = Annotated[
-    int | None, counting("Number of trainable parameters, for the reserve that is kept for rounding.")
-]
 Journal = Annotated[
     Path | None,
     typer.Option(
@@ -75,14 +99,7 @@ Journal = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
-SCHEMES = ("min-sep", "cold-min-sep", "poisson", "random-allocation", "cyclic-poisson", "balls-in-bins", "unamplified")
-_MOST_EXAMPLES = 10**18
-_WITHOUT_MIN_SEP = {
-    "poisson": "has no separation",
-    "random-allocation": "has no separation",
-    "balls-in-bins": "always separates participations by an epoch",
-    "unamplified": "always separates participations by an epoch",
-}
+MOST_EXAMPLES = 10**18
 
 
 @dataclass(frozen=True)
@@ -123,7 +140,7 @@ class Setting:
     iterations: Iterations
     bands: Bands = 1
     min_sep: MinSep = None
-    scheme: Annotated[str, typer.Option(help=", ".join(SCHEMES[:-1]) + f" or {SCHEMES[-1]}.")] = "min-sep"
+    scheme: Scheme = "min-sep"
     max_batch_size: MaxBatchSize = None
 
     def mechanism(self, noise_multiplier: float, *more: Callable[[], object]) -> Any:
@@ -138,49 +155,36 @@ class Setting:
         """Return the mechanism without its noise; problems with any of the options are reported together."""
         import minsep
         from minsep.core import validation as validate
+        from minsep.participation import Sizes, families
 
         checks: list[Callable[[], object]] = [
-            lambda: validate.integer(examples=self.examples, at_least=1, at_most=_MOST_EXAMPLES),
-            lambda: validate.real(batch_size=self.batch_size, above=0, at_most=max(self.examples, 1)),
-            lambda: validate.integer(iterations=self.iterations, at_least=1),
+            lambda: QUESTIONS["num_examples"].check("examples", self.examples, at_most=MOST_EXAMPLES),
+            lambda: QUESTIONS["batch_size"].check("batch_size", self.batch_size, at_most=max(self.examples, 1)),
+            lambda: QUESTIONS["iterations"].check("iterations", self.iterations),
             lambda: validate.integer(bands=self.bands, at_least=1, at_most=max(self.iterations, 1)),
-            lambda: validate.choice(SCHEMES, scheme=self.scheme),
+            lambda: validate.choice(_offered(), scheme=self.scheme),
             *more,
         ]
         if self.min_sep is not None:
             checks += [lambda: validate.integer(min_sep=self.min_sep, at_least=1), self._check_min_sep]
         if self.max_batch_size is not None:
-            checks.append(lambda: validate.integer(max_batch_size=self.max_batch_size, at_least=1))
+            checks.append(lambda: QUESTIONS["max_batch_size"].check("max_batch_size", self.max_batch_size))
         validate.all_of(*checks)
+        if self.examples / self.batch_size > MOST_EXAMPLES:
+            raise ValueError(f"batch_size is {self.batch_size}, but it must not be that small a part of the examples.")
         strategy = minsep.BandedToeplitz.optimal(iterations=self.iterations, bands=self.bands)
         truncation = None if self.max_batch_size is None else minsep.Truncation(self.max_batch_size, self.examples)
-        return minsep.Design(strategy, self._scheme(truncation is not None), truncation)
+        sizes = Sizes(self.examples, self.batch_size, self.iterations, truncated=truncation is not None)
+        separation = self.bands if self.min_sep is None else self.min_sep
+        return minsep.Design(strategy, families()[self.scheme].scheme(sizes, separation), truncation)
 
     def _check_min_sep(self) -> None:
-        if self.scheme in _WITHOUT_MIN_SEP:
-            why = _WITHOUT_MIN_SEP[self.scheme]
+        from minsep.participation import families
+
+        family = families().get(self.scheme)
+        if family is not None and family.fixed_separation:
+            why = family.fixed_separation
             raise ValueError(f"min_sep is {self.min_sep}, but the scheme {self.scheme} {why}: omit it.")
-
-    def _scheme(self, truncated: bool) -> Any:
-        import minsep
-
-        if self.examples / self.batch_size > _MOST_EXAMPLES:
-            raise ValueError(f"batch_size is {self.batch_size}, but it must not be that small a part of the examples.")
-        rate = self.batch_size / self.examples
-        epoch = max(round(self.examples / self.batch_size), 1)
-        separation = self.bands if self.min_sep is None else self.min_sep
-        match self.scheme:
-            case "poisson":
-                return minsep.Poisson(rate)
-            case "random-allocation":
-                return minsep.RandomAllocation(epoch)
-            case "cyclic-poisson":
-                return minsep.CyclicPoisson(rate, separation, "equal" if truncated else "random")
-            case "balls-in-bins":
-                return minsep.BallsInBins(epoch)
-            case "unamplified":
-                return minsep.Unamplified(epoch, -(-self.iterations // epoch))
-        return minsep.MinSep(rate, separation, "cold" if self.scheme == "cold-min-sep" else "warm")
 
 
 @dataclass(frozen=True)
@@ -188,15 +192,11 @@ class CertifiedSetting:
     """A mechanism without its noise: that of a certificate, or that of the options of `Setting`."""
 
     examples: Examples
-    batch_size: Annotated[float | None, measuring("Expected number of examples in a batch.", rich_help_panel=TASK)] = (
-        None
-    )
-    iterations: Annotated[int | None, counting("Number of training steps.", rich_help_panel=TASK)] = None
+    batch_size: Annotated[float | None, option(QUESTIONS["batch_size"])] = None
+    iterations: Annotated[int | None, option(QUESTIONS["iterations"])] = None
     bands: Annotated[int | None, counting("Number of diagonals of the strategy matrix. Default: 1.")] = None
     min_sep: MinSep = None
-    scheme: Annotated[
-        str | None, typer.Option(help=", ".join(SCHEMES[:-1]) + f" or {SCHEMES[-1]}. Default: min-sep.")
-    ] = None
+    scheme: Annotated[str | None, typer.Option(help="How batches are sampled. Default: min-sep.")] = None
     max_batch_size: MaxBatchSize = None
     certificate: Annotated[
         Path | None,
@@ -216,7 +216,7 @@ class CertifiedSetting:
             validate.all_of(*(functools.partial(_require, name, given) for name in ("batch_size", "iterations")))
             return Setting(**given).design(*more)
         validate.all_of(
-            lambda: validate.integer(examples=self.examples, at_least=1),
+            lambda: QUESTIONS["num_examples"].check("examples", self.examples),
             *(functools.partial(_refuse, name, value) for name, value in given.items() if name != "examples"),
             *more,
         )
@@ -234,11 +234,52 @@ def _refuse(name: str, value: Any) -> None:
 
 def budget_checks(**budget: float) -> list[Callable[[], object]]:
     """Return the checks of an epsilon, a delta, or both."""
-    from minsep.core import validation as validate
+    return [functools.partial(QUESTIONS[name].check, name, value) for name, value in budget.items()]
 
-    limits = {"epsilon": None, "delta": 1}
+
+class Answers(dict[str, Any]):
+    """The answers to the questions of a request, by field: a group of options, of those that a command does not have.
+
+    A parameter of the command with the name of a question takes its place.
+    """
+
+
+def _asking(taken: set[str]) -> list[inspect.Parameter]:
+    """Return an option for each question of a request whose name is not taken."""
+    parameters = []
+    for field, question in QUESTIONS.items():
+        name = question.asked_as or field
+        if name in taken:
+            continue
+        default = default_of(field)
+        if question.unit != 1:
+            default = f"{default / question.unit:g}"  # typer reads it as if it were typed
+        kind: Any = bool if question.switch else str if question.choices else int if question.whole else float
+        if question.several:
+            kind = list[str]
+        kind = kind | None if default is None else kind
+        parameters.append(
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if default is MISSING else default,
+                annotation=Annotated[kind, option(question)],
+            )
+        )
+    return parameters
+
+
+def _of_group(group: type) -> list[inspect.Parameter]:
+    """Return an option for each field of a group."""
+    hints = get_type_hints(group, include_extras=True)
     return [
-        functools.partial(validate.real, above=0, below=limits[name], **{name: value}) for name, value in budget.items()
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(group)
     ]
 
 
@@ -246,29 +287,54 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     """Turn every parameter that is a group of options into the group's own options."""
     hints = get_type_hints(function, include_extras=True)
     signature = inspect.signature(function)
-    groups = {name: hint for name, hint in hints.items() if inspect.isclass(hint) and is_dataclass(hint)}
-    parameters = []
+    groups: dict[str, list[inspect.Parameter]] = {}
+    parameters: list[inspect.Parameter] = []
     for name, parameter in signature.parameters.items():
-        if name not in groups:
-            parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
-            continue
-        group_hints = get_type_hints(groups[name], include_extras=True)
-        for field in fields(groups[name]):
-            default = inspect.Parameter.empty if field.default is MISSING else field.default
-            parameters.append(
-                inspect.Parameter(
-                    field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=group_hints[field.name]
-                )
-            )
+        hint = hints[name]
+        if hint is Answers:
+            groups[name] = _asking(set(signature.parameters))
+        elif inspect.isclass(hint) and is_dataclass(hint):
+            groups[name] = _of_group(hint)
+        own = [parameter.replace(annotation=hint, kind=inspect.Parameter.KEYWORD_ONLY)]
+        parameters += groups.get(name, own)
 
     @functools.wraps(function)
     def with_groups(**options: Any) -> None:
         filled = {
-            name: group(**{field.name: options.pop(field.name) for field in fields(group)})
-            for name, group in groups.items()
+            name: hints[name](**{each.name: options.pop(each.name) for each in group}) for name, group in groups.items()
         }
         function(**filled, **options)
 
     with_groups.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     with_groups.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_groups
+
+
+def in_flags(sentences: str, command: Callable[..., None]) -> str:
+    """Return sentences about parameters of a command with the flags that a person types.
+
+    >>> def example(batch_size: Annotated[float, typer.Option()], path: Annotated[str, typer.Argument()]) -> None: ...
+    >>> in_flags("batch_size is 0.", example), in_flags("path is 0.", example)
+    ('--batch-size is 0.', 'path is 0.')
+    """
+    flags = {}
+    for parameter in inspect.signature(command).parameters.values():
+        for info in getattr(parameter.annotation, "__metadata__", ()):
+            if isinstance(info, typer.models.OptionInfo):
+                declared = (info.default, *(info.param_decls or ()))
+                given = [word for word in declared if isinstance(word, str) and word.startswith("--")]
+                flags[parameter.name] = (given or ["--" + parameter.name.replace("_", "-")])[0].partition("/")[0]
+    flags |= {field: flags[one.asked_as] for field, one in QUESTIONS.items() if one.asked_as in flags}
+    return "\n".join(renamed(sentence, flags)[1] for sentence in sentences.splitlines())
+
+
+class Command(TyperCommand):
+    """A command whose help shows choices, which are looked up only then: that takes half a second."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        choices = {field: one.choices for field, one in QUESTIONS.items() if one.choices} | {"scheme": _offered}
+        for parameter in self.params:
+            if parameter.name in choices:
+                parameter.metavar = f"[{'|'.join(choices[parameter.name]())}]"
+        super().format_help(ctx, formatter)

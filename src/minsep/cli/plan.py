@@ -3,42 +3,30 @@
 import json as json_module
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
 from minsep.cli.certify import REFUSED, proof_rows
-from minsep.cli.options import (
-    TASK,
-    BatchSize,
-    Delta,
-    Epsilon,
-    Iterations,
-    Journal,
-    Json,
-    MaxBatchSize,
-    Output,
-    Work,
-    command,
-    counting,
-)
+from minsep.cli.options import MOST_EXAMPLES, QUESTIONS, Answers, Journal, Json, Output, Work, command, option
 from minsep.cli.output import Files, print_grid, print_table, print_training, report_checks
 from minsep.cli.progress import Bar
+from minsep.planning.request import TASK
 
 _SHOWN = 8
 _WORSE = 1.05  # than the best by another workload, from where on it is said
 _HEAVY = 10.0
+_OF_THE_GRAPH = ("num_examples", "user_bound", "graph", "attempts")
 
 
 @command
 def plan(
-    batch_size: BatchSize,
-    iterations: Iterations,
-    epsilon: Epsilon,
-    delta: Delta,
+    *,
+    examples: Annotated[int | None, option(QUESTIONS["num_examples"])] = None,
+    answers: Answers,
     work: Work,
-    examples: Annotated[int | None, counting("Number of examples in the dataset.", rich_help_panel=TASK)] = None,
     edges: Annotated[
         Path | None,
         typer.Option(
@@ -53,33 +41,6 @@ def plan(
             rich_help_panel=TASK,
         ),
     ] = None,
-    max_batch_size: MaxBatchSize = None,
-    max_bands: Annotated[int, counting("Maximum number of diagonals of the strategy matrix.")] = 64,
-    min_sep: Annotated[int | None, counting("The separation of b-min-sep. Default: several are tried.")] = None,
-    scheme: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Try only poisson, random-allocation, cyclic-poisson, balls-in-bins or min-sep; may be given several "
-            "times."
-        ),
-    ] = None,
-    model_size: Annotated[
-        int | None,
-        counting("Number of model parameters: limits the bands, and sizes the reserve for rounding."),
-    ] = None,
-    momentum: Annotated[float, typer.Option(help="Momentum of SGD.", rich_help_panel=TASK)] = 0.0,
-    schedule: Annotated[
-        str, typer.Option(help="Learning rate: constant, linear-decay or cosine.", rich_help_panel=TASK)
-    ] = "constant",
-    horizon: Annotated[
-        float | None,
-        typer.Option(help="Steps back that noise still matters; it never fades by default.", rich_help_panel=TASK),
-    ] = None,
-    noise_memory: Annotated[float, typer.Option(help="Maximum memory for past noise, in GiB.")] = 16.0,
-    tune: Annotated[bool, typer.Option(help="Tune the strategy to the sampling.")] = True,
-    estimate: Annotated[
-        bool, typer.Option("--estimate", help="Only estimate: seconds, and no certificate. Not to train by.")
-    ] = False,
     journal: Journal = None,
     output: Output = None,
     report: Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")] = None,
@@ -94,46 +55,37 @@ def plan(
     """
     import minsep
     from minsep.core import validation as validate
-    from minsep.planning import SCHEMES
+    from minsep.planning import Request, make_plan
 
     files = Files(output=output, report=report, plot=plot, journal=journal)
+    asked = {name: value for name, value in answers.items() if value is not None}
+    requests: list[Request] = []
+
+    def check_request() -> None:
+        # How many examples of a graph are kept is known once the graph is read.
+        requests.append(Request.of(asked | {"num_examples": MOST_EXAMPLES if examples is None else examples}))
+
     validate.all_of(
-        lambda: validate.real(noise_memory=noise_memory, above=0),
-        lambda: _check_min_sep(min_sep, scheme),
-        lambda: _check_examples(examples, edges, max_batch_size),
+        check_request,
+        lambda: _check_examples(examples, edges, answers["max_batch_size"]),
         lambda: _bounds(user_bound, edges),
-        lambda: _check_estimate(estimate, output),
-        lambda: minsep.Workload(momentum, horizon, cast(Any, schedule)),
+        lambda: _check_estimate(answers["estimate"], output),
         *files.checks(),
         *report_checks(report, plot),
         *work.check(),
     )
-    numbers = batch_size, iterations, epsilon, delta
-    options: dict[str, Any] = {
-        "max_bands": max_bands,
-        "min_sep": min_sep,
-        "schemes": scheme or SCHEMES,
-        "workload": minsep.Workload(momentum, horizon, cast(Any, schedule)),
-        "model_size": model_size,
-        "noise_memory": int(noise_memory * 2**30),
-        "tune": tune,
-        "estimate": estimate,
-        "seed": work.seed,
-        "compute": work.compute,
-        "journal": journal,
-    }
+    (request,) = requests
+    bounds = _bounds(user_bound, edges)
+    of_users = {name: value for name, value in request.fields.items() if name not in _OF_THE_GRAPH}
+    how: dict[str, Any] = {"seed": work.seed, "compute": work.compute, "journal": journal}
     with Bar() as bar:
         users = None
         if edges is not None:
             graph = minsep.AttributionGraph.from_edges(edges)
-            bounds = _bounds(user_bound, edges)
-            users = minsep.plan_users(graph, *numbers, user_bounds=bounds, progress=bar.tell, **options)
+            users = minsep.plan_users(graph, **of_users, user_bounds=bounds, progress=bar.tell, **how)
             result = users.recommended.plan
         else:
-            assert examples is not None
-            (bound,) = _bounds(user_bound, edges)
-            options |= {"user_bound": bound, "max_batch_size": max_batch_size}
-            result = minsep.plan(examples, *numbers, progress=bar.tell, **options)
+            result = make_plan(replace(request, user_bound=bounds[0]), progress=bar.tell, **how)
         files.write("output", result.certificate.save)
         if report is not None or plot is not None:
             from minsep.show.report import plot as draw
@@ -156,7 +108,7 @@ def plan(
         elif output is not None and result.certified:
             print_training(_lines(result, output, edges))
     files.finish()
-    if not (estimate or result.certified):
+    if not (request.estimate or result.certified):
         raise typer.Exit(REFUSED)
 
 
@@ -171,13 +123,17 @@ def _lines(result: Any, output: Path | None, edges: Path | None) -> str:
 
     names: dict[str, Any] = {} if output is None else {"certificate": str(output)}
     if edges is not None:
-        names |= {"edges": str(edges), "user_bound": result.task.user_bound}
-    return training_lines(result.task.num_examples, result.task.iterations, workload=result.task.workload, **names)
+        names |= {"edges": str(edges), "user_bound": result.request.user_bound}
+    return training_lines(
+        result.request.num_examples, result.request.iterations, workload=result.request.workload, **names
+    )
 
 
 def _check_examples(examples: int | None, edges: Path | None, max_batch_size: int | None) -> None:
-    if (examples is None) == (edges is None):
-        raise ValueError(f"examples is {examples!r} and edges is {edges!r}, but exactly one of them must be given.")
+    if examples is None and edges is None:
+        raise ValueError("examples is missing: give the number of examples, or a file of edges to protect users.")
+    if examples is not None and edges is not None:
+        raise ValueError(f"examples is {examples}, but the file of edges says how many there are: leave it out.")
     if edges is not None and max_batch_size is not None:
         raise ValueError(f"max_batch_size is {max_batch_size}, but with edges no batch is cut: leave it out.")
 
@@ -224,11 +180,6 @@ def _print_users(users: Any) -> None:
     print(users.statement)
 
 
-def _check_min_sep(min_sep: int | None, schemes: list[str] | None) -> None:
-    if min_sep is not None and schemes and "min-sep" not in schemes:
-        raise ValueError(f"min_sep is {min_sep}, but min-sep is not among the schemes to try: omit it.")
-
-
 def _as_data(result: Any) -> dict[str, Any]:
     fields = ("scheme", "bands", "min_sep", "shrink", "noise_multiplier", "error", "skipped")
     wider = {} if result.wider is None else {"wider": _as_data(result.wider) | _cap(result.wider)}
@@ -236,7 +187,7 @@ def _as_data(result: Any) -> dict[str, Any]:
         "statement": result.statement,
         "fallback": result.fallback,
         "error": result.error,
-        "workload": result.task.workload.name,
+        "workload": result.request.workload.name,
         "gain_of_tuning": result.gain,
         "seed": result.seed,
         "largest_stable_clip_norm": _largest_stable_clip_norm(result),
@@ -249,7 +200,7 @@ def _as_data(result: Any) -> dict[str, Any]:
 
 
 def _cap(result: Any) -> dict[str, Any]:
-    return {"max_batch_size": result.task.max_batch_size}
+    return {"max_batch_size": result.request.max_batch_size}
 
 
 def _print(result: Any, files: dict[str, str]) -> None:
@@ -275,7 +226,7 @@ def _print(result: Any, files: dict[str, str]) -> None:
     summary = {
         "Mechanism": result.chosen.name,
         "Noise multiplier": f"{result.mechanism.noise_multiplier:.5g}",
-        f"Error of {result.task.workload.name}": f"{result.error:.5g}",
+        f"Error of {result.request.workload.name}": f"{result.error:.5g}",
         "Best baseline": f"{result.baseline.name}: {result.baseline.error:.4g}",
         "Error saved by tuning": f"{100 * result.gain:.1f} %",
         "Largest stable clip norm of scaled Adam": f"{_largest_stable_clip_norm(result):.3g}",
@@ -283,7 +234,7 @@ def _print(result: Any, files: dict[str, str]) -> None:
         **files,
     }
     what = "Estimate" if result.estimated else "Plan"
-    print_table(f"{what} for ({result.task.epsilon:g}, {result.task.delta:g})-DP", summary)
+    print_table(f"{what} for ({result.request.epsilon:g}, {result.request.delta:g})-DP", summary)
     print(result.statement.removeprefix(result.fallback).lstrip())
     if not result.estimated:
         print(result.certificate.statement)
@@ -294,9 +245,9 @@ def _print(result: Any, files: dict[str, str]) -> None:
         print(f"The ranking depends on the workload. {found.sentence}")
     if result.mechanism.noise_multiplier > _HEAVY:
         print(
-            f"Epsilon {result.task.epsilon:g} at these settings needs a noise multiplier of "
-            f"{result.mechanism.noise_multiplier:.3g}; the error of {result.task.workload.name} is "
-            f"{result.error:.3g} clip norms, with batches of {result.task.batch_size:g}. "
+            f"Epsilon {result.request.epsilon:g} at these settings needs a noise multiplier of "
+            f"{result.mechanism.noise_multiplier:.3g}; the error of {result.request.workload.name} is "
+            f"{result.error:.3g} clip norms, with batches of {result.request.batch_size:g}. "
             "Larger batches, fewer iterations or a larger epsilon help most."
         )
 
@@ -305,7 +256,7 @@ def _largest_stable_clip_norm(result: Any) -> float:
     from minsep.training.stability import largest_stable_clip_norm
 
     return largest_stable_clip_norm(
-        result.mechanism, result.mechanism.scheme.expected_batch_size(result.task.num_examples)
+        result.mechanism, result.mechanism.scheme.expected_batch_size(result.request.num_examples)
     )
 
 

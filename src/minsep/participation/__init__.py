@@ -3,6 +3,7 @@
 from minsep.participation.assumptions import Assumption
 from minsep.participation.balls_in_bins import BallsInBins
 from minsep.participation.cyclic_poisson import CyclicPoisson
+from minsep.participation.family import Family, Sizes, Style, families, offered, planned
 from minsep.participation.min_sep import MinSep
 from minsep.participation.multi_attribution import MultiAttributionMinSep
 from minsep.participation.poisson import Poisson
@@ -19,6 +20,7 @@ __all__ = [
     "BatchSampler",
     "BatchStream",
     "CyclicPoisson",
+    "Family",
     "IndependentScheme",
     "MinSep",
     "MultiAttributionMinSep",
@@ -26,8 +28,13 @@ __all__ = [
     "Poisson",
     "RandomAllocation",
     "Scheme",
+    "Sizes",
+    "Style",
     "Truncation",
     "Unamplified",
     "UserMinSep",
+    "families",
+    "offered",
+    "planned",
     "scheme_from",
 ]

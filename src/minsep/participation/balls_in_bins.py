@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from minsep.participation.family import Family, Sizes, Style
 from minsep.participation.once_an_epoch import OnceAnEpoch
 from minsep.participation.renewal import RenewalLaw
 
@@ -35,3 +36,29 @@ class BallsInBins(OnceAnEpoch):
     def name(self) -> str:
         """The scheme with its parameters, in words."""
         return self.in_words(self.min_sep)
+
+
+class BallsInBinsFamily(Family):
+    """Balls-in-bins sampling, an epoch apart."""
+
+    kind = BallsInBins.kind
+    words = "balls-in-bins"
+    place = 40
+    style = Style("teal", "triangle-up")
+    fixed_separation = "always separates participations by an epoch"
+    is_planned = is_baseline = an_epoch_apart = True
+
+    @classmethod
+    def scheme(cls, sizes: Sizes, separation: int) -> BallsInBins:
+        """Return the scheme."""
+        return BallsInBins(sizes.epoch)
+
+    @classmethod
+    def name(cls, separation: int) -> str:
+        """Return the scheme with its epoch, in words."""
+        return BallsInBins.in_words(separation)
+
+    @classmethod
+    def separations(cls, sizes: Sizes, bands: int, min_sep: int | None, epoch_is_tried: bool) -> list[int]:
+        """Return the epoch."""
+        return [sizes.epoch]

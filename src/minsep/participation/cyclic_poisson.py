@@ -5,6 +5,7 @@ from typing import Literal
 
 from minsep.core import validation as validate
 from minsep.core.identity import Description
+from minsep.participation.family import Family, Sizes, Style
 from minsep.participation.renewal import RenewalLaw
 from minsep.participation.scheme import MOST_ITERATIONS, IndependentScheme, check_feasible
 
@@ -65,3 +66,28 @@ class CyclicPoisson(IndependentScheme):
     def describe(self) -> Description:
         """Return the scheme as plain data."""
         return {"kind": self.kind, "rate": self.rate, "cycle": self.cycle, "parts": self.parts}
+
+
+class CyclicPoissonFamily(Family):
+    """Cyclic Poisson sampling, in as many parts as there are bands."""
+
+    kind = CyclicPoisson.kind
+    words = "cyclic Poisson"
+    place = 30
+    style = Style("orange", "square")
+    is_planned = is_baseline = True
+
+    @classmethod
+    def scheme(cls, sizes: Sizes, separation: int) -> CyclicPoisson:
+        """Return the scheme; truncated batches need parts of equal size."""
+        return CyclicPoisson(sizes.rate, separation, "equal" if sizes.truncated else "random")
+
+    @classmethod
+    def name(cls, separation: int) -> str:
+        """Return the scheme with its cycle, in words."""
+        return CyclicPoisson.in_words(separation)
+
+    @classmethod
+    def separations(cls, sizes: Sizes, bands: int, min_sep: int | None, epoch_is_tried: bool) -> list[int]:
+        """Return the bands."""
+        return [bands] if bands > 1 else []

@@ -1,12 +1,16 @@
 """b-min-sep sampling, the scheme of the paper."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 from minsep.core import validation as validate
 from minsep.core.identity import Description
+from minsep.participation.family import Family, Sizes, Style, doubling
 from minsep.participation.renewal import RenewalLaw
-from minsep.participation.scheme import MOST_ITERATIONS, ROUNDING, IndependentScheme, check_feasible
+from minsep.participation.scheme import MOST_ITERATIONS, ROUNDING, IndependentScheme, Scheme, check_feasible
+
+_MOST_WAITING = 100.0  # users' participations that would fall into their waits, up to which the recursion is fast
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,3 +73,61 @@ class MinSep(IndependentScheme):
     def describe(self) -> Description:
         """Return the scheme as plain data."""
         return {"kind": self.kind, "rate": self.rate, "min_sep": self.min_sep, "start": self.start}
+
+
+class MinSepFamily(Family):
+    """b-min-sep sampling, from as many iterations apart as there are bands up to an epoch."""
+
+    kind = MinSep.kind
+    words = "b-min-sep"
+    place = 50
+    style = Style("blue", "circle")
+    is_planned = covers_users = takes_min_sep = True
+
+    @classmethod
+    def scheme(cls, sizes: Sizes, separation: int) -> Scheme:
+        """Return the scheme for single examples."""
+        return MinSep(sizes.rate, separation)
+
+    @classmethod
+    def name(cls, separation: int) -> str:
+        """Return the scheme with its separation, in words."""
+        return MinSep.in_words(separation)
+
+    @classmethod
+    def separations(cls, sizes: Sizes, bands: int, min_sep: int | None, epoch_is_tried: bool) -> list[int]:
+        """Return the separation requested, or else the bands, doubled up to an epoch."""
+        if min_sep is not None:
+            return [min_sep]
+        if bands == 1:
+            return []  # nothing to keep apart: as good as Poisson sampling
+        separations = doubling(bands, sizes.longest_separation) or [bands]
+        if sizes.user_bound > 1:
+            separations = [b for b in separations if b == bands or _is_fast_for_users(sizes, b)]
+        # With a separation of an epoch b-min-sep is balls-in-bins.
+        return separations[:-1] if epoch_is_tried and len(separations) > 1 else separations
+
+
+class ColdMinSepFamily(Family):
+    """b-min-sep sampling that begins with every example available."""
+
+    kind = "cold-min-sep"
+    words = "b-min-sep, cold start"
+    place = 51
+    style = Style("pale", "circle")
+
+    @classmethod
+    def scheme(cls, sizes: Sizes, separation: int) -> MinSep:
+        """Return the scheme."""
+        return MinSep(sizes.rate, separation, "cold")
+
+    @classmethod
+    def name(cls, separation: int) -> str:
+        """Return the scheme with its separation, in words."""
+        return f"{MinSep.in_words(separation)}, cold start"
+
+
+def _is_fast_for_users(sizes: Sizes, separation: int) -> bool:
+    """Return whether a user's examples rarely wait for each other, so that the recursion over them is fast."""
+    prob = sizes.rate / max(1 - sizes.rate * (separation - 1), sizes.rate)
+    return prob < 1 and -sizes.user_bound * separation * math.log1p(-prob) <= _MOST_WAITING

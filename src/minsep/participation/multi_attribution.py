@@ -9,6 +9,8 @@ from minsep.attribution.graph import AttributionGraph
 from minsep.core import validation as validate
 from minsep.core.identity import Description
 from minsep.participation.assumptions import Assumption
+from minsep.participation.family import Sizes, Style
+from minsep.participation.min_sep import MinSepFamily
 from minsep.participation.multi_attribution_stream import AttributionBatchStream, BlockingRule
 from minsep.participation.scheme import MOST_ITERATIONS, Scheme
 from minsep.participation.stream import BatchStream
@@ -227,3 +229,36 @@ def _user_bound(user_bound: int | None, graph: AttributionGraph | None) -> int:
     if graph is not None:
         graph.check_user_bound(bound)
     return bound
+
+
+class BlockingFamily(MinSepFamily):
+    """b-min-sep in which a user's examples block each other: proven where no example has several users."""
+
+    kind = MultiAttributionMinSep.kind
+    words = "b-min-sep, blocking within a user"
+    place = 60
+    style = Style("pale", "cross")
+    is_offered = False
+
+    @classmethod
+    def scheme(cls, sizes: Sizes, separation: int) -> MultiAttributionMinSep:
+        """Return the scheme for users."""
+        return MultiAttributionMinSep(
+            expected_batch=sizes.batch_size,
+            min_sep=separation,
+            graph=sizes.graph,
+            user_bound=sizes.user_bound,
+            shared=False,
+        )
+
+    @classmethod
+    def name(cls, separation: int) -> str:
+        """Return the scheme with its separation, in words."""
+        return f"{cls.words}, b = {separation}"
+
+    @classmethod
+    def separations(cls, sizes: Sizes, bands: int, min_sep: int | None, epoch_is_tried: bool) -> list[int]:
+        """Return the separations of b-min-sep if users have several examples of their own, and else nothing."""
+        if sizes.user_bound == 1 or sizes.graph is None or sizes.graph.has_shared_examples:
+            return []
+        return super().separations(sizes, bands, min_sep, epoch_is_tried)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from minsep.core import validation as validate
 from minsep.core.identity import Description
+from minsep.participation.family import Family, Sizes, Style
 from minsep.participation.renewal import RenewalLaw
 from minsep.participation.scheme import IndependentScheme
 
@@ -51,3 +52,29 @@ class Poisson(IndependentScheme):
     def describe(self) -> Description:
         """Return the scheme as plain data."""
         return {"kind": self.kind, "rate": self.rate}
+
+
+class PoissonFamily(Family):
+    """DP-SGD."""
+
+    kind = Poisson.kind
+    words = "DP-SGD, Poisson sampling"
+    place = 10
+    style = Style("grey", "diamond")
+    fixed_separation = "has no separation"
+    is_planned = is_baseline = covers_users = True
+
+    @classmethod
+    def scheme(cls, sizes: Sizes, separation: int) -> Poisson:
+        """Return the scheme for single examples."""
+        return Poisson(sizes.rate)
+
+    @classmethod
+    def name(cls, separation: int) -> str:
+        """Return the scheme in words."""
+        return Poisson.in_words(separation)
+
+    @classmethod
+    def bands(cls, max_bands: int) -> list[int]:
+        """Return 1: more bands need a separation."""
+        return [1]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from minsep.participation.family import Family, Sizes, Style
 from minsep.participation.once_an_epoch import OnceAnEpoch
 from minsep.participation.renewal import RenewalLaw
 
@@ -38,3 +39,29 @@ class RandomAllocation(OnceAnEpoch):
     def name(self) -> str:
         """The scheme with its parameters, in words."""
         return self.in_words(self.min_sep)
+
+
+class RandomAllocationFamily(Family):
+    """DP-SGD with exactly one participation an epoch."""
+
+    kind = RandomAllocation.kind
+    words = "DP-SGD, random allocation"
+    place = 20
+    style = Style("violet", "x")
+    fixed_separation = "has no separation"
+    is_planned = is_baseline = True
+
+    @classmethod
+    def scheme(cls, sizes: Sizes, separation: int) -> RandomAllocation:
+        """Return the scheme."""
+        return RandomAllocation(sizes.epoch)
+
+    @classmethod
+    def name(cls, separation: int) -> str:
+        """Return the scheme in words."""
+        return RandomAllocation.in_words(separation)
+
+    @classmethod
+    def bands(cls, max_bands: int) -> list[int]:
+        """Return 1: more bands need a separation."""
+        return [1]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from minsep.core import validation as validate
 from minsep.core.identity import Description
+from minsep.participation.family import Family, Sizes
 from minsep.participation.renewal import RenewalLaw
 from minsep.participation.scheme import MOST_ITERATIONS, IndependentScheme
 
@@ -65,3 +66,23 @@ class Unamplified(IndependentScheme):
     def describe(self) -> Description:
         """Return the scheme as plain data."""
         return {"kind": self.kind, "min_sep": self.min_sep, "participations": self.participations}
+
+
+class UnamplifiedFamily(Family):
+    """A fixed order, an epoch apart."""
+
+    kind = Unamplified.kind
+    words = "a fixed order"
+    place = 70
+    fixed_separation = "always separates participations by an epoch"
+    an_epoch_apart = True
+
+    @classmethod
+    def scheme(cls, sizes: Sizes, separation: int) -> Unamplified:
+        """Return the scheme, with as many participations as the run has epochs."""
+        return Unamplified(sizes.epoch, -(-sizes.iterations // sizes.epoch))
+
+    @classmethod
+    def name(cls, separation: int) -> str:
+        """Return the scheme with its separation, in words."""
+        return Unamplified.in_words(separation)

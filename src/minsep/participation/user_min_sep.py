@@ -7,8 +7,9 @@ from minsep.attribution import AttributionGraph
 from minsep.core import validation as validate
 from minsep.core.identity import Description
 from minsep.participation.min_sep import MinSep
+from minsep.participation.poisson import Poisson
 from minsep.participation.renewal import RenewalLaw
-from minsep.participation.scheme import IndependentScheme
+from minsep.participation.scheme import IndependentScheme, Scheme
 from minsep.participation.stream import BatchStream
 from minsep.participation.truncation import Truncation
 from minsep.randomness import Key
@@ -60,6 +61,24 @@ class UserMinSep(IndependentScheme):
             object.__setattr__(self, name, value)
         if self.graph is not None:
             self.graph.check_user_bound(bound)
+
+    @classmethod
+    def of(cls, scheme: Scheme, user_bound: int, graph: AttributionGraph | None = None) -> "UserMinSep":
+        """Return the same sampling of examples, for the privacy of users.
+
+        - `scheme` is Poisson or b-min-sep sampling; others are refused.
+        - `user_bound` and `graph` are those of the result.
+
+        >>> UserMinSep.of(Poisson(rate=0.1), user_bound=2).min_sep
+        1
+        """
+        if not isinstance(scheme, Poisson | MinSep):
+            raise ValueError(
+                f"user_bound is {user_bound}, but the privacy of {scheme.name} is not known for users with several "
+                "examples: use b-min-sep or Poisson sampling."
+            )
+        start = scheme.start if isinstance(scheme, MinSep) else "warm"
+        return cls(scheme.rate, scheme.min_sep, user_bound, start, graph=graph)
 
     @property
     def for_examples(self) -> MinSep:

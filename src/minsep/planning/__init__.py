@@ -1,29 +1,46 @@
-"""From the numbers of a task to the best mechanism."""
+"""From the numbers of a task to the best mechanism.
 
-from minsep.planning.by_epsilon import at_epsilons
-from minsep.planning.by_workload import Ranking, rankings
-from minsep.planning.candidates import Candidate
-from minsep.planning.comparison import Comparison, compare
-from minsep.planning.families import BASELINES, FAMILIES, PROPOSED
-from minsep.planning.planner import SCHEMES, Plan, plan
-from minsep.planning.task import Task
-from minsep.planning.users import UserPlan, UserPlans, plan_users
+Names are loaded when first used, so that the command line can read what a request asks without computing anything.
+"""
 
-__all__ = [
-    "BASELINES",
-    "FAMILIES",
-    "PROPOSED",
-    "SCHEMES",
-    "Candidate",
-    "Comparison",
-    "Plan",
-    "Ranking",
-    "Task",
-    "UserPlan",
-    "UserPlans",
-    "at_epsilons",
-    "compare",
-    "plan",
-    "plan_users",
-    "rankings",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from minsep.planning.by_epsilon import at_epsilons as at_epsilons
+    from minsep.planning.by_workload import Ranking as Ranking
+    from minsep.planning.by_workload import rankings as rankings
+    from minsep.planning.candidates import Candidate as Candidate
+    from minsep.planning.comparison import Comparison as Comparison
+    from minsep.planning.comparison import compare as compare
+    from minsep.planning.planner import Plan as Plan
+    from minsep.planning.planner import make_plan as make_plan
+    from minsep.planning.planner import plan as plan
+    from minsep.planning.request import Request as Request
+    from minsep.planning.users import UserPlan as UserPlan
+    from minsep.planning.users import UserPlans as UserPlans
+    from minsep.planning.users import plan_users as plan_users
+
+_MODULE_OF = {
+    "Candidate": "candidates",
+    "Comparison": "comparison",
+    "Plan": "planner",
+    "Ranking": "by_workload",
+    "Request": "request",
+    "UserPlan": "users",
+    "UserPlans": "users",
+    "at_epsilons": "by_epsilon",
+    "compare": "comparison",
+    "make_plan": "planner",
+    "plan": "planner",
+    "plan_users": "users",
+    "rankings": "by_workload",
+}
+
+__all__ = sorted(_MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'minsep.planning' has no attribute {name!r}")
+    return getattr(import_module(f"minsep.planning.{_MODULE_OF[name]}"), name)

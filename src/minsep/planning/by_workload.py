@@ -49,8 +49,8 @@ def rankings(plan: Plan, workloads: Sequence[Workload] = WORKLOADS) -> list[Rank
     >>> [ranking.best.bands for ranking in minsep.rankings(plan, [minsep.Workload(), minsep.Workload(horizon=1)])]
     [4, 1]
     """
-    task, mechanism = plan.task, plan.mechanism
-    tried = {one: one.strategy(task) for one in plan.table if one.noise_multiplier is not None}
+    request, mechanism = plan.request, plan.mechanism
+    tried = {one: one.strategy(request) for one in plan.table if one.noise_multiplier is not None}
     found = []
     for workload in workloads:
         errors = {one: workload.error(strategy, noise_of(one)) for one, strategy in tried.items()}

@@ -6,8 +6,8 @@ from functools import lru_cache
 
 from minsep.accounting import has_exact_curve
 from minsep.mechanism import Design, Mechanism, name_of
-from minsep.planning.families import FAMILIES, Family
-from minsep.planning.task import Task
+from minsep.participation import Family, Scheme, UserMinSep, families
+from minsep.planning.request import Request
 from minsep.strategy import BandedToeplitz, Workload
 
 BYTES_OF_NOISE = 4
@@ -54,15 +54,16 @@ class Candidate:
             has_exact_curve(mechanism.design),
         )
 
-    def strategy(self, task: Task) -> BandedToeplitz:
+    def strategy(self, request: Request) -> BandedToeplitz:
         """Return the strategy matrix."""
-        best = _optimal_strategy(task.iterations, self.bands, task.workload)
+        best = _optimal_strategy(request.iterations, self.bands, request.workload)
         return best if self.shrink == 1.0 else best.shrunk(self.shrink)
 
-    def design(self, task: Task) -> Design:
+    def design(self, request: Request) -> Design:
         """Return the candidate for a task, before its noise is known."""
-        scheme = FAMILIES[self.scheme].scheme(task, self.min_sep)
-        return Design(self.strategy(task), scheme, task.truncation)
+        return Design(
+            self.strategy(request), _scheme(request, families()[self.scheme], self.min_sep), request.truncation
+        )
 
     @property
     def name(self) -> str:
@@ -71,7 +72,7 @@ class Candidate:
         >>> Candidate("min-sep", bands=16, min_sep=32).name
         'b-min-sep, b = 32, 16 bands'
         """
-        family = FAMILIES.get(self.scheme)
+        family = families().get(self.scheme)
         scheme = f"{self.scheme}, {self.min_sep} apart" if family is None else family.name(self.min_sep)
         scaled = "" if self.shrink == 1.0 else f", off-diagonals scaled to {self.shrink:g}"
         return name_of(scheme, self.bands, self.min_sep) + scaled
@@ -82,39 +83,42 @@ def _optimal_strategy(iterations: int, bands: int, workload: Workload) -> Banded
     return BandedToeplitz.optimal(iterations=iterations, bands=bands, workload=workload)
 
 
-def candidates(
-    task: Task, schemes: tuple[str, ...], max_bands: int, min_sep: int | None, model_size: int | None, noise_memory: int
-) -> Iterator[Candidate]:
+def candidates(request: Request) -> Iterator[Candidate]:
     """Yield what is to be tried: bands 1, 2, 4, ..., and separations from the bands to the epoch, doubling."""
-    epoch_is_tried = any(FAMILIES[scheme].an_epoch_apart for scheme in schemes) and task.user_bound == 1
-    for family in (FAMILIES[scheme] for scheme in schemes):
-        for bands in family.bands(max_bands):
-            for separation in family.separations(task, bands, min_sep, epoch_is_tried):
-                yield _candidate(task, family, bands, separation, model_size, noise_memory)
+    known = families()
+    tried = [known[kind] for kind in request.schemes]
+    epoch_is_tried = request.user_bound == 1 and any(family.an_epoch_apart for family in tried)
+    for family in tried:
+        for bands in family.bands(request.max_bands):
+            for separation in family.separations(request.sizes, bands, request.min_sep, epoch_is_tried):
+                reason = _reason_to_skip(request, family, bands, separation)
+                yield Candidate(family.kind, bands, separation, skipped=reason)
 
 
-def _candidate(
-    task: Task, family: Family, bands: int, min_sep: int, model_size: int | None, noise_memory: int
-) -> Candidate:
-    candidate = Candidate(family.kind, bands, min_sep, skipped=_reason_to_skip(task, family, bands, min_sep))
-    needed = (bands - 1) * (model_size or 0) * BYTES_OF_NOISE
-    if not candidate.skipped and needed > noise_memory:
-        gibibytes = f"{needed / 2**30:,.1f} GiB, more than the {noise_memory / 2**30:,.1f} GiB allowed"
-        return Candidate(family.kind, bands, min_sep, skipped=f"its noise needs {gibibytes}")
-    return candidate
+def _scheme(request: Request, family: type[Family], separation: int) -> Scheme:
+    """Return the scheme of a family for a task, whose unit may be users."""
+    scheme = family.scheme(request.sizes, separation)
+    if request.user_bound == 1 or scheme.unit == "user":
+        return scheme
+    return UserMinSep.of(scheme, request.user_bound, request.graph)
 
 
-def _reason_to_skip(task: Task, family: Family, bands: int, min_sep: int) -> str:
-    if task.user_bound > 1 and not family.covers_users:
+def _reason_to_skip(request: Request, family: type[Family], bands: int, min_sep: int) -> str:
+    sizes = request.sizes
+    if request.user_bound > 1 and not family.covers_users:
         return "its privacy is not known for users with several examples"
-    if bands > task.iterations:
-        return f"there are {task.iterations:,} iterations"
-    if min_sep > max(task.longest_separation, task.epoch if family.an_epoch_apart else 0):
-        return f"an epoch has {task.longest_separation:,} batches"
+    if bands > request.iterations:
+        return f"there are {request.iterations:,} iterations"
+    if min_sep > max(sizes.longest_separation, sizes.epoch if family.an_epoch_apart else 0):
+        return f"an epoch has {sizes.longest_separation:,} batches"
     if bands > min_sep:
         return f"more bands than the separation, {min_sep:,}"
     try:
-        family.scheme(task, min_sep)
+        _scheme(request, family, min_sep)
     except ValueError as error:
         return str(error).rstrip(".")
+    needed = (bands - 1) * (request.model_size or 0) * BYTES_OF_NOISE
+    if needed > request.noise_memory:
+        most = f"the {request.noise_memory / 2**30:,.1f} GiB allowed"
+        return f"its noise needs {needed / 2**30:,.1f} GiB, more than {most}"
     return ""

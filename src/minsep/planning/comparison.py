@@ -8,13 +8,13 @@ from minsep.core import validation as validate
 from minsep.core.progress import Listener, Progress
 from minsep.engine import LOCAL, Compute
 from minsep.journal import Run, begin
-from minsep.participation import BallsInBins
+from minsep.participation import BallsInBins, CyclicPoisson, MinSep
 from minsep.planning.candidates import Candidate, candidates
-from minsep.planning.families import PROPOSED
+from minsep.planning.request import Request
 from minsep.planning.search import Search, error_of
-from minsep.planning.task import Task
 
-OTHERS = ("cyclic-poisson", "balls-in-bins")
+OTHERS = (CyclicPoisson.kind, BallsInBins.kind)
+PROPOSED = MinSep.kind
 COMPARED = (*OTHERS, PROPOSED)
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 EPOCHS = (128, 256, 512, 1024)
@@ -113,24 +113,24 @@ def compare(
                     total = len(epochs) * len(epsilons)
                     where = f"epoch length {epoch}, epsilon {epsilon:g} ({len(cells) + 1} of {total})"
                     run.progress(Progress("comparing", where, len(cells), total))
-                cells.append(_cell(Task(epoch, 1, iterations, epsilon, delta), max_bands, verified, run))
+                request = Request(epoch, 1, iterations, epsilon, delta, max_bands=max_bands, schemes=COMPARED)
+                cells.append(_cell(request, verified, run))
                 run.compute.note(f"epoch length {epoch}, epsilon {epsilon:g} compared")
         found = Comparison(iterations, delta, max_bands, tuple(map(float, epsilons)), epochs, tuple(cells), verified)
         return run.finish(found, f"{len(cells)} settings compared")
 
 
-def _cell(task: Task, max_bands: int, verified: bool, run: Run) -> Cell:
+def _cell(request: Request, verified: bool, run: Run) -> Cell:
     """Return the best candidates of each scheme for a task."""
-    listed = candidates(task, COMPARED, max_bands, None, None, 0)
-    search = Search(task, run.seed, run.compute, None)
-    measured = search.estimate_all([candidate for candidate in listed if not candidate.skipped])
+    search = Search(request, run.seed, run.compute, None)
+    measured = search.estimate_all([candidate for candidate in candidates(request) if not candidate.skipped])
     # b-min-sep with a separation of an epoch is balls-in-bins, so it is measured once and counted for both.
     measured += [replace(one, scheme=PROPOSED) for one in measured if one.scheme == BallsInBins.kind]
     ranked = sorted((one for one in measured if not one.skipped), key=error_of)
     if verified:
         leading = (one for name in COMPARED for one in _first(ranked, name))
         ranked = sorted(map(search.verify, leading), key=error_of)
-    return Cell(float(task.epsilon), task.num_examples, {name: _first(ranked, name)[0] for name in COMPARED})
+    return Cell(request.epsilon, request.num_examples, {name: _first(ranked, name)[0] for name in COMPARED})
 
 
 def _first(ranked: list[Candidate], scheme: str) -> list[Candidate]:

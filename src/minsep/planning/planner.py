@@ -1,34 +1,31 @@
 """The search for the mechanism of least error, and its certificate."""
 
+import inspect
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, fields, replace
+from functools import wraps
+from typing import ParamSpec
 
 from minsep.accounting import Certificate, not_certified
-from minsep.attribution import AttributionGraph
-from minsep.core import validation as validate
 from minsep.core.progress import Listener
 from minsep.engine import LOCAL, Compute
 from minsep.journal import Run, begin
 from minsep.mechanism import Mechanism
+from minsep.participation import families
 from minsep.planning.candidates import Candidate, candidates
 from minsep.planning.cutting import size_that_suffices
-from minsep.planning.families import BASELINES, FAMILIES
+from minsep.planning.request import WORKLOAD, Request, questions
 from minsep.planning.search import Search, error_of, noise_of
-from minsep.planning.task import Task
-from minsep.strategy import Workload
 
-SCHEMES = tuple(FAMILIES)
-_TUNED = 2
-_PREFIX_SUMS = Workload()
-DEFAULT_NOISE_MEMORY = 16 << 30
+_TUNED = 2  # candidates
 
 
 @dataclass(frozen=True)
 class Plan:
     """The best mechanism for a task, its certificate, and everything that was tried on the way.
 
-    - `task` is what was planned for, `chosen` the candidate that was chosen, and `mechanism` what to run.
+    - `request` is what was planned for, `chosen` the candidate that was chosen, and `mechanism` what to run.
     - `certificate` proves the mechanism; that of a plan by estimates alone was refused without a test.
     - `table` is all candidates, the best first; those that were skipped last.
     - `seed` repeats the plan.
@@ -39,7 +36,7 @@ class Plan:
       one requested; elsewhere it is None.
     """
 
-    task: Task
+    request: Request
     chosen: Candidate
     mechanism: Mechanism
     certificate: Certificate
@@ -58,13 +55,14 @@ class Plan:
     @property
     def error(self) -> float:
         """Root mean squared error of the workload from the plan's noise, for clip norm 1."""
-        return self.task.workload.error(self.mechanism.strategy, self.mechanism.noise_multiplier)
+        return self.request.workload.error(self.mechanism.strategy, self.mechanism.noise_multiplier)
 
     @property
     def baseline(self) -> Candidate:
         """The best of DP-SGD, cyclic Poisson and balls-in-bins with the paper's strategy, as it was estimated."""
         tried = [one for one in self.table if one.error is not None and one.shrink == 1.0]
-        return next((one for one in tried if one.scheme in BASELINES), tried[0])
+        known = families()
+        return next((one for one in tried if known[one.scheme].is_baseline), tried[0])
 
     @property
     def gain(self) -> float:
@@ -78,8 +76,8 @@ class Plan:
     def statement(self) -> str:
         """The answer in a sentence or two; a fallback is said first."""
         mechanism = f"{self.chosen.name} and noise multiplier {self.mechanism.noise_multiplier:.4g}"
-        privacy = f"({self.task.epsilon:g}, {self.task.delta:g})-DP{self.task.protected}"
-        error = f"a root mean squared error of {self.error:.4g} for {self.task.workload.name}"
+        privacy = f"({self.request.epsilon:g}, {self.request.delta:g})-DP{self.request.protected}"
+        error = f"a root mean squared error of {self.error:.4g} for {self.request.workload.name}"
         if self.estimated:
             sentence = (
                 f"ESTIMATE, not certified: {mechanism} should be about {privacy}, with {error}. Do not train by it."
@@ -99,8 +97,9 @@ class Plan:
         sentence = f" {len(cut)} mechanisms were left out, as {cut[0].skipped}."
         if self.wider is None:
             return sentence
+        size = self.wider.request.max_batch_size
         return (
-            f"{sentence} With batches cut at {self.wider.task.max_batch_size:,}, {self.wider.chosen.name} should have "
+            f"{sentence} With batches cut at {size:,}, {self.wider.chosen.name} should have "
             f"an error of about {self.wider.error:.4g} instead of {self.error:.4g}: plan with that size to certify it."
         )
 
@@ -112,51 +111,94 @@ class Plan:
         return f" The estimates cannot tell it from {names}."
 
 
-def plan(
-    num_examples: int,
-    batch_size: float,
-    iterations: int,
-    epsilon: float,
-    delta: float,
+def make_plan(
+    request: Request,
     *,
-    max_bands: int = 64,
-    min_sep: int | None = None,
-    schemes: Iterable[str] = SCHEMES,
-    max_batch_size: int | None = None,
-    user_bound: int = 1,
-    graph: AttributionGraph | None = None,
-    workload: Workload = _PREFIX_SUMS,
-    model_size: int | None = None,
-    noise_memory: int = DEFAULT_NOISE_MEMORY,
-    tune: bool = True,
-    estimate: bool = False,
-    attempts: int = 1,
     seed: int | None = None,
     compute: Compute = LOCAL,
     journal: str | os.PathLike[str] | None = None,
     progress: Listener | None = None,
     found: Callable[[Candidate], None] | None = None,
 ) -> Plan:
+    """Find the mechanism of least error for a request, and certify it: `minsep.plan` with its numbers in one value.
+
+    - `request` is the task, the budget and what is tried.
+    - `seed`, `compute`, `journal`, `progress` and `found` are those of `minsep.plan`.
+    """
+
+    def planned(run: Run, request: Request, told: Callable[[Candidate], None] | None) -> Plan:
+        search = Search(request, run.seed, run.compute, run.progress, told)
+        return _plan(request, list(candidates(request)), search)
+
+    with begin(journal, "plan", request.fields, seed, compute, progress) as run:
+        best = planned(run, request, found)
+        cut = [one for one in best.table if one.cut]
+        if cut:
+            # Only an estimate: of two that are tested, one must not be chosen by the outcome.
+            larger = replace(request, max_batch_size=_sufficient_size(cut, request), estimate=True)
+            wider = planned(run, larger, None)
+            best = replace(best, wider=dated(wider, run.date)) if wider.error < best.error else best
+        best = dated(best, run.date)
+        return run.finish(best, best.statement)
+
+
+@dataclass(frozen=True)
+class _Call(Request):
+    """The parameters of `plan`: the fields of a request, and how it is worked on."""
+
+    _: KW_ONLY
+    seed: int | None = None
+    compute: Compute = LOCAL
+    journal: str | os.PathLike[str] | None = None
+    progress: Listener | None = None
+    found: Callable[[Candidate], None] | None = None
+
+    def __post_init__(self) -> None:
+        pass  # the request is checked when it is made
+
+    @property
+    def request(self) -> Request:
+        """The request alone."""
+        return Request(**{one.name: getattr(self, one.name) for one in fields(Request)})
+
+
+Parameters = ParamSpec("Parameters")
+
+
+def _with_parameters_of(
+    call: Callable[Parameters, _Call],
+) -> Callable[[Callable[[_Call], Plan]], Callable[Parameters, Plan]]:
+    """Turn a function of a call into one of its fields; those that ask a question are documented by its help."""
+
+    def decorate(function: Callable[[_Call], Plan]) -> Callable[Parameters, Plan]:
+        @wraps(function)
+        def of_fields(*values: Parameters.args, **named: Parameters.kwargs) -> Plan:
+            return function(call(*values, **named))
+
+        asked = (f"    - `{name}`: {one.help}" for name, one in questions().items() if name not in WORKLOAD)
+        of_fields.__doc__ = "\n".join([(function.__doc__ or "").rstrip(), "", *asked, ""])
+        signature = inspect.signature(call).replace(return_annotation=Plan)
+        of_fields.__signature__ = signature  # type: ignore[attr-defined]
+        return of_fields
+
+    return decorate
+
+
+@_with_parameters_of(_Call)
+def plan(call: _Call) -> Plan:
     """Find the mechanism of least error for a task at (epsilon, delta), and certify it.
 
     - Tried are DP-SGD with Poisson sampling and with random allocation, cyclic Poisson, balls-in-bins and b-min-sep,
-      with 1, 2, 4, ... up to `max_bands` bands and separations from the bands up to an epoch; `min_sep` fixes the
-      separation of b-min-sep.
+      with 1, 2, 4, ... bands and separations from the bands up to an epoch.
     - They are ranked by the root mean squared error of the `workload` at the noise that each needs, as estimated:
       prefix sums, unless it says what the optimiser does. Strategies are optimal for it; the best of them are then
-      tuned to the sampling (`tune`), and the winner is calibrated with a certificate.
+      tuned to the sampling, and the winner is calibrated with a certificate.
     - The outcome is never worse than the best baseline with an exact proof.
-    - `num_examples` is the size of the dataset, `batch_size` the expected number of examples in a batch, and
-      `iterations` the number of steps; `epsilon` and `delta` are the budget.
-    - `max_batch_size`, if given, cuts larger batches. Where that costs too much of delta, the plan with a larger size
-      is beside the one requested, as `wider`.
-    - `user_bound` is the most examples of one user; the privacy is the user's. `plan_users` tries several bounds.
+    - Where truncating batches costs too much of delta, the plan with a larger size is beside the one requested, as
+      `wider`.
     - `graph`, if given, says who the users of each example are. Where no example has several, b-min-sep in which a
       user's examples block each other is tried beside b-min-sep of independent examples: both are proven.
-    - `schemes` are the kinds of scheme to try.
-    - `estimate` leaves out the certificate: an answer in seconds, to explore, and not to train by.
-    - `model_size` (number of parameters) and `noise_memory` (bytes) bound the memory for past noise. The certificate
-      covers rounding in a run of a model of this size; by default, in one that releases up to 1e10 values.
+      `minsep.plan_users` tries several bounds on the examples of a user.
     - `attempts` is how many plans are made at most, of which one is run: they share the chance of an error.
     - `seed` makes the certificate reproducible; by default it comes from the system's entropy, and is recorded. The
       choice of the mechanism does not depend on it.
@@ -171,48 +213,17 @@ def plan(
     'b-min-sep, b = 8, 4 bands'
     >>> best.certificate.passed
     True
+
+    The other parameters are the fields of `minsep.planning.Request`:
     """
-    task, schemes = _checked(
-        lambda: Task(num_examples, batch_size, iterations, epsilon, delta, max_batch_size, user_bound, graph, workload),
-        schemes,
-        max_bands,
-        min_sep,
-        model_size,
+    return make_plan(
+        call.request,
+        seed=call.seed,
+        compute=call.compute,
+        journal=call.journal,
+        progress=call.progress,
+        found=call.found,
     )
-
-    def planned(run: Run, task: Task, estimate: bool, told: Callable[[Candidate], None] | None) -> Plan:
-        listed = list(candidates(task, schemes, max_bands, min_sep, model_size, noise_memory))
-        search = Search(task, run.seed, run.compute, run.progress, attempts, model_size, told)
-        return _plan(task, listed, tune, estimate, search)
-
-    inputs = {
-        "num_examples": num_examples,
-        "batch_size": batch_size,
-        "iterations": iterations,
-        "epsilon": epsilon,
-        "delta": delta,
-        "max_bands": max_bands,
-        "min_sep": min_sep,
-        "schemes": schemes,
-        "max_batch_size": max_batch_size,
-        "user_bound": user_bound,
-        "graph": graph,
-        "workload": workload,
-        "model_size": model_size,
-        "noise_memory": noise_memory,
-        "tune": tune,
-        "estimate": estimate,
-        "attempts": attempts,
-    }
-    with begin(journal, "plan", inputs, seed, compute, progress) as run:
-        best = planned(run, task, estimate, found)
-        cut = [one for one in best.table if one.cut]
-        if cut:
-            # Only an estimate: of two that are tested, one must not be chosen by the outcome.
-            wider = planned(run, replace(task, max_batch_size=_sufficient_size(cut, task)), True, None)
-            best = replace(best, wider=dated(wider, run.date)) if wider.error < best.error else best
-        best = dated(best, run.date)
-        return run.finish(best, best.statement)
 
 
 def dated(made: Plan, date: str) -> Plan:
@@ -220,16 +231,16 @@ def dated(made: Plan, date: str) -> Plan:
     return replace(made, certificate=replace(made.certificate, date=date))
 
 
-def _plan(task: Task, listed: list[Candidate], tune: bool, estimate: bool, search: Search) -> Plan:
-    """Return the plan for a task with these candidates."""
+def _plan(request: Request, listed: list[Candidate], search: Search) -> Plan:
+    """Return the plan for a request with these candidates."""
     measured = search.estimate_all([one for one in listed if not one.skipped])
     tried = [one for one in measured if not one.skipped]
     skipped = [one for one in (*listed, *measured) if one.skipped]
     cut = [one for one in skipped if one.cut]
     if not tried and cut:
         raise ValueError(
-            f"max_batch_size is {task.max_batch_size}, but {cut[0].skipped}, and no other mechanism is left: it must "
-            f"be at least {_sufficient_size(cut, task)}."
+            f"max_batch_size is {request.max_batch_size}, but {cut[0].skipped}, and no other mechanism is left: it "
+            f"must be at least {_sufficient_size(cut, request)}."
         )
     if not tried:
         schemes = tuple(dict.fromkeys(one.scheme for one in listed))
@@ -237,50 +248,24 @@ def _plan(task: Task, listed: list[Candidate], tune: bool, estimate: bool, searc
             f"schemes is {schemes!r}, but none of them can be run: {skipped[0].name}: {skipped[0].skipped}."
         )
     tried = search.refine(tried)
-    if tune:
+    if request.tune:
         tried += search.tune(_worth_tuning(sorted(tried, key=error_of)))
     tried.sort(key=error_of)
     table = (*tried, *skipped)
-    if estimate:
+    if request.estimate:
         chosen = search.choose(tried)
-        mechanism = chosen.design(task).with_noise(noise_of(chosen))
-        untested = not_certified(mechanism, task.budget, search.seed, "the plan is an estimate")
+        mechanism = chosen.design(request).with_noise(noise_of(chosen))
+        untested = not_certified(mechanism, request.budget, search.seed, "the plan is an estimate")
         ties = search.ties(chosen, tried)
-        return Plan(task, chosen, mechanism, untested, table, search.seed, ties=ties, estimated=True)
+        return Plan(request, chosen, mechanism, untested, table, search.seed, ties=ties, estimated=True)
     chosen, found = search.certify(tried)
     ties = search.ties(chosen, tried)
-    return Plan(task, chosen, found.mechanism, found.certificate, table, search.seed, found.fallback, ties)
+    return Plan(request, chosen, found.mechanism, found.certificate, table, search.seed, found.fallback, ties)
 
 
-def _sufficient_size(cut: list[Candidate], task: Task) -> int:
+def _sufficient_size(cut: list[Candidate], request: Request) -> int:
     """Return the size at which a cut hardly costs any of these candidates anything."""
-    return max(size_that_suffices(one, task) for one in cut)
-
-
-def _checked(
-    make_task: Callable[[], Task],
-    schemes: Iterable[str],
-    max_bands: int,
-    min_sep: int | None,
-    model_size: int | None,
-) -> tuple[Task, tuple[str, ...]]:
-    """Check everything before any work, and report all problems together."""
-    made: list[Task] = []
-    schemes = tuple(schemes)
-    checks: list[Callable[[], object]] = [
-        lambda: made.append(make_task()),
-        lambda: validate.integer(max_bands=max_bands, at_least=1),
-        *(lambda name=name: validate.choice(SCHEMES, scheme=name) for name in schemes),
-    ]
-    if not schemes:
-        checks.append(lambda: validate.choice(SCHEMES, scheme=""))
-    if min_sep is not None:
-        checks.append(lambda: validate.integer(min_sep=min_sep, at_least=1))
-        checks.append(lambda: made and validate.integer(min_sep=min_sep, at_most=max(made[0].longest_separation, 1)))
-    if model_size is not None:
-        checks.append(lambda: validate.integer(model_size=model_size, at_least=1))
-    validate.all_of(*checks)
-    return made[0], schemes
+    return max(size_that_suffices(one, request) for one in cut)
 
 
 def _worth_tuning(ranked: list[Candidate]) -> list[Candidate]:

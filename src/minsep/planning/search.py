@@ -26,7 +26,7 @@ from minsep.engine import Compute
 from minsep.mechanism import NOISE_DIGITS, Design
 from minsep.planning.candidates import Candidate
 from minsep.planning.cutting import reason_not_to_cut
-from minsep.planning.task import Task
+from minsep.planning.request import Request
 
 _SAMPLES, _TUNING_SAMPLES = 1_000, 4_000
 _TOLERANCE, _TUNING_TOLERANCE = 0.25, 0.1  # in the logarithm of delta
@@ -47,25 +47,22 @@ class Search:
 
     def __init__(
         self,
-        task: Task,
+        request: Request,
         seed: int,
         compute: Compute,
         progress: Listener | None,
-        attempts: int = 1,
-        model_size: int | None = None,
         found: Callable[[Candidate], None] | None = None,
     ) -> None:
-        self._task, self._budget, self.seed = task, task.budget, seed
+        self._request, self._budget, self.seed = request, request.budget, seed
         self._laws: dict[Direction, Law] = {}
-        self._compute, self._progress, self._attempts, self._found = compute, progress, attempts, found
-        self._model_size = model_size
+        self._compute, self._progress, self._found = compute, progress, found
 
     def estimate_all(self, listed: list[Candidate]) -> list[Candidate]:
         """Return the candidates with the noise that each needs, exact ones first: they show where to look.
 
         Those that exact accounting cannot serve are skipped.
         """
-        designs = {candidate: candidate.design(self._task) for candidate in listed}
+        designs = {candidate: candidate.design(self._request) for candidate in listed}
         exact = [candidate for candidate, design in designs.items() if has_exact_curve(design)]
         sampled = [candidate for candidate in listed if candidate not in exact]
         known: dict[tuple[bool, int], float] = {}
@@ -73,7 +70,7 @@ class Search:
         for place, candidate in enumerate([*exact, *sampled]):
             self._tell("estimating", candidate.name, place, len(listed))
             design = designs[candidate]
-            apart = candidate.min_sep >= self._task.longest_separation
+            apart = candidate.min_sep >= self._request.sizes.longest_separation
             if candidate in exact:
                 candidate = replace(candidate, exact=True)
                 try:
@@ -91,11 +88,11 @@ class Search:
             elif not has_pair(design):
                 tried.append(replace(candidate, skipped="no accounting is known for it"))
                 continue
-            elif self._task.iterations > _LONGEST_SAMPLED:
+            elif self._request.iterations > _LONGEST_SAMPLED:
                 most = f"{_LONGEST_SAMPLED:,}"
                 tried.append(replace(candidate, skipped=f"plans sample runs of at most {most} iterations"))
                 continue
-            elif reason := reason_not_to_cut(candidate, self._task):
+            elif reason := reason_not_to_cut(candidate, self._request):
                 tried.append(replace(candidate, skipped=reason, cut=True))
                 continue
             else:
@@ -142,7 +139,7 @@ class Search:
         return list(known.values())
 
     def _closely(self, candidate: Candidate, guess: float) -> Candidate:
-        needed = self._estimate(candidate.design(self._task), guess, _TUNING_SAMPLES, _TUNING_TOLERANCE)
+        needed = self._estimate(candidate.design(self._request), guess, _TUNING_SAMPLES, _TUNING_TOLERANCE)
         return self._measured(candidate, needed)
 
     def choose(self, tried: list[Candidate]) -> Candidate:
@@ -165,11 +162,11 @@ class Search:
         best = self.choose(tried)
         found = self._calibrate(best)
         if found.fallback:
-            best = Candidate.of(found.mechanism, best.shrink, self._task.workload)
-        error = self._task.workload.error(found.mechanism.strategy, found.mechanism.noise_multiplier)
+            best = Candidate.of(found.mechanism, best.shrink, self._request.workload)
+        error = self._request.workload.error(found.mechanism.strategy, found.mechanism.noise_multiplier)
         proven = next((candidate for candidate in tried if candidate.exact), None)
         if proven is not None and proven != best and error_of(proven) < error:
-            exact = calibrate_exactly(proven.design(self._task), self._budget, self.seed, self._model_size)
+            exact = calibrate_exactly(proven.design(self._request), self._budget, self.seed, self._request.model_size)
             return proven, exact
         return best, found
 
@@ -180,7 +177,7 @@ class Search:
         """
         if candidate.exact:
             return candidate
-        design, budget = candidate.design(self._task), self._budget
+        design, budget = candidate.design(self._request), self._budget
         half = replace(budget, delta=budget.delta / 2)
         near = self._estimate(design, noise_of(candidate), _TUNING_SAMPLES, _TUNING_TOLERANCE, half)
         prover = Prover(budget.epsilon, verifier_for("fixed", budget.delta), compute=self._compute)
@@ -196,7 +193,7 @@ class Search:
         if candidate.exact:
             return 0.0
         prover = Prover(self._budget.epsilon, verifier_for("betting", self._budget.delta))
-        return prover.work_for_add(candidate.design(self._task).with_noise(noise_of(candidate)))
+        return prover.work_for_add(candidate.design(self._request).with_noise(noise_of(candidate)))
 
     def _calibrate(self, candidate: Candidate) -> Calibration:
         def tell(event: Progress) -> None:
@@ -204,11 +201,11 @@ class Search:
                 self._progress(replace(event, stage="certifying", detail=f"{candidate.name}, {event.detail}"))
 
         return calibrate(
-            candidate.design(self._task),
+            candidate.design(self._request),
             epsilon=self._budget.epsilon,
             delta=self._budget.delta,
-            attempts=self._attempts,
-            model_size=self._model_size,
+            attempts=self._request.attempts,
+            model_size=self._request.model_size,
             near=candidate.noise_multiplier,
             seed=self.seed,
             compute=self._compute,
@@ -232,7 +229,7 @@ class Search:
         )
 
     def _measured(self, candidate: Candidate, noise_multiplier: float) -> Candidate:
-        error = self._task.workload.error(candidate.strategy(self._task), noise_multiplier)
+        error = self._request.workload.error(candidate.strategy(self._request), noise_multiplier)
         measured = replace(candidate, noise_multiplier=noise_multiplier, error=error)
         if self._found is not None:
             self._found(measured)
@@ -241,11 +238,11 @@ class Search:
     @property
     def _spacing(self) -> float:
         """Spacing of privacy losses that is fine enough to rank by."""
-        typical = self._budget.epsilon / math.sqrt(self._task.iterations)
+        typical = self._budget.epsilon / math.sqrt(self._request.iterations)
         return min(max(_SPACING * typical, _LEAST_SPACING), _MOST_SPACING)
 
     def _sum_of_coefficients(self, candidate: Candidate) -> float:
-        return float(candidate.strategy(self._task).coefficients.sum())
+        return float(candidate.strategy(self._request).coefficients.sum())
 
     def _tell(self, stage: str, detail: str, done: int, total: int) -> None:
         if self._progress is not None:

@@ -1,18 +1,17 @@
 """Plans for users with several examples: how many examples of a user to keep."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from minsep.attribution import AttributionGraph, Bounded, bound_contributions
 from minsep.core import validation as validate
 from minsep.core.progress import Listener, Progress
 from minsep.engine import LOCAL, Compute
 from minsep.journal import Run, begin
-from minsep.planning.planner import DEFAULT_NOISE_MEMORY, SCHEMES, Plan, dated, plan
-from minsep.strategy import Workload
-
-_PREFIX_SUMS = Workload()
+from minsep.planning.planner import Plan, dated, make_plan
+from minsep.planning.request import Request
 
 
 @dataclass(frozen=True)
@@ -75,18 +74,11 @@ def plan_users(
     *,
     user_bounds: Sequence[int] = (1, 2, 4),
     duplicates: bool = False,
-    max_bands: int = 64,
-    min_sep: int | None = None,
-    schemes: Iterable[str] = SCHEMES,
-    workload: Workload = _PREFIX_SUMS,
-    model_size: int | None = None,
-    noise_memory: int = DEFAULT_NOISE_MEMORY,
-    tune: bool = True,
-    estimate: bool = False,
     seed: int | None = None,
     compute: Compute = LOCAL,
     journal: str | os.PathLike[str] | None = None,
     progress: Listener | None = None,
+    **options: Any,
 ) -> UserPlans:
     """Plan a training run that protects users, for several bounds on how many examples of a user are kept.
 
@@ -94,8 +86,8 @@ def plan_users(
       `duplicates` if they may be kept more than once.
     - `batch_size`, `iterations`, `epsilon` and `delta` are those of `plan`; the number of examples is what is kept.
     - `user_bounds` are the bounds to plan for. With a bound of 1 the privacy of an example is that of its users.
-    - `max_bands`, `min_sep`, `schemes`, `workload`, `model_size`, `noise_memory`, `tune`, `estimate`, `seed`,
-      `compute`, `journal` and `progress` are those of `plan`; all plans have one seed and one journal.
+    - `seed`, `compute`, `journal` and `progress` are those of `plan`; all plans have one seed and one journal.
+    - `options` are other parameters of `plan`, such as `max_bands`, `schemes` or `model_size`.
 
     >>> import minsep
     >>> graph = minsep.AttributionGraph.from_lists([[k // 2, 1000 + k // 3] for k in range(2000)])
@@ -108,55 +100,31 @@ def plan_users(
     bounds = tuple(validate.integer(user_bounds=bound, at_least=1) for bound in user_bounds)
     if not bounds or len(set(bounds)) < len(bounds):
         raise ValueError(f"user_bounds is {user_bounds!r}, but it must be one or more different numbers.")
-    schemes = tuple(schemes)
-
-    def planned(bound: int, run: Run) -> UserPlan:
-        bounded = bound_contributions(graph, bound, duplicates=duplicates)
-
-        def tell(event: Progress) -> None:
-            if run.progress is not None:
-                run.progress(replace(event, detail=f"user bound {bound}: {event.detail}"))
-
-        found = plan(
-            bounded.graph.num_examples,
+    bounded = {bound: bound_contributions(graph, bound, duplicates=duplicates) for bound in bounds}
+    requests = {
+        bound: Request(
+            kept.graph.num_examples,
             batch_size,
             iterations,
             epsilon,
             delta,
-            max_bands=max_bands,
-            min_sep=min_sep,
-            schemes=schemes,
             user_bound=bound,
-            graph=bounded.graph,
-            workload=workload,
-            model_size=model_size,
-            noise_memory=noise_memory,
-            tune=tune,
-            estimate=estimate,
+            graph=kept.graph,
             attempts=len(bounds),
-            seed=run.seed,
-            compute=run.compute,
-            progress=tell,
+            **options,
         )
-        return UserPlan(bound, bounded, dated(found, run.date))
-
-    inputs = {
-        "graph": graph,
-        "batch_size": batch_size,
-        "iterations": iterations,
-        "epsilon": epsilon,
-        "delta": delta,
-        "user_bounds": bounds,
-        "duplicates": duplicates,
-        "max_bands": max_bands,
-        "min_sep": min_sep,
-        "schemes": schemes,
-        "workload": workload,
-        "model_size": model_size,
-        "noise_memory": noise_memory,
-        "tune": tune,
-        "estimate": estimate,
+        for bound, kept in bounded.items()
     }
+
+    def planned(bound: int, run: Run) -> UserPlan:
+        def tell(event: Progress) -> None:
+            if run.progress is not None:
+                run.progress(replace(event, detail=f"user bound {bound}: {event.detail}"))
+
+        found = make_plan(requests[bound], seed=run.seed, compute=run.compute, progress=tell)
+        return UserPlan(bound, bounded[bound], dated(found, run.date))
+
+    inputs = {**requests[bounds[0]].fields, "graph": graph, "user_bounds": bounds, "duplicates": duplicates}
     with begin(journal, "plan_users", inputs, seed, compute, progress) as run:
         plans = UserPlans(tuple(planned(bound, run) for bound in bounds))
         return run.finish(plans, plans.statement)

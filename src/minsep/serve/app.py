@@ -19,12 +19,15 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 import minsep
+from minsep import planning
+from minsep.participation import families
 from minsep.serve import store as states
+from minsep.serve.cost import seconds_of
 from minsep.serve.estimates import Estimates, in_words
-from minsep.serve.form import FIELDS
-from minsep.serve.inputs import SCHEMES, InputError, Inputs
+from minsep.serve.inputs import InputError, fields_as_data, read, schemes
 from minsep.serve.jobs import Jobs
 from minsep.serve.presets import PRESETS
+from minsep.serve.repetition import command_of, python_of
 from minsep.serve.security import MOST_BYTES, REPORT_POLICY, Guard
 from minsep.serve.store import FILES, Run, Store
 from minsep.serve.workers import Message, warm_up
@@ -66,15 +69,16 @@ class Server:
 
     async def form(self, request: Request) -> Response:
         """Answer with what the page shows of inputs, presets and colours."""
-        from minsep.planning import FAMILIES
-
         return JSONResponse(
             {
                 "version": minsep.__version__,
-                "fields": FIELDS,
+                "fields": fields_as_data(),
                 "presets": PRESETS,
-                "schemes": [{"kind": kind, "words": FAMILIES[kind].words} for kind in SCHEMES],
-                "styles": {kind: [style.colour, style.symbol] for kind, style in palette.STYLES.items()},
+                "schemes": [
+                    {"kind": kind, "words": families()[kind].words, "baseline": families()[kind].is_baseline}
+                    for kind in schemes()
+                ],
+                "styles": {kind: palette.style_of(kind)[:2] for kind in families()},
                 "night": palette.NIGHT,
                 "foreign_styles": foreign_styles(),
             }
@@ -83,8 +87,8 @@ class Server:
     async def estimate(self, request: Request) -> Response:
         """Answer with estimates, a line each, as they are computed."""
         body = await _json(request)
-        inputs = _inputs(body)
-        return Lines(self.estimates.follow(inputs, body.get("patient") is True))
+        asked = _request(body)
+        return Lines(self.estimates.follow(asked, body.get("patient") is True))
 
     async def runs(self, request: Request) -> Response:
         """Answer with all runs, the newest first."""
@@ -93,13 +97,14 @@ class Server:
     async def certify(self, request: Request) -> Response:
         """Queue a certification."""
         body = await _json(request)
-        inputs = _inputs(body)
+        asked = _request(body)
         if self.jobs.length >= MOST_WAITING:
             raise HTTPException(429, f"{MOST_WAITING} runs are waiting: cancel some, or come back later.")
-        if inputs.seconds > PATIENCE_TO_CERTIFY and body.get("patient") is not True:
-            words = f"This certificate would take about {in_words(inputs.seconds)} or more. Go on?"
+        seconds = seconds_of(asked)
+        if seconds > PATIENCE_TO_CERTIFY and body.get("patient") is not True:
+            words = f"This certificate would take about {in_words(seconds)} or more. Go on?"
             return JSONResponse({"question": words}, 409)
-        return JSONResponse(self._summary(self.jobs.add(inputs)), 201)
+        return JSONResponse(self._summary(self.jobs.add(asked)), 201)
 
     async def run(self, request: Request) -> Response:
         """Answer with one run and all of its candidates."""
@@ -140,7 +145,7 @@ class Server:
         return run
 
     def _summary(self, run: Run) -> dict[str, Any]:
-        inputs = run.inputs
+        asked = run.request
         return {
             "id": run.id,
             "created": run.created,
@@ -150,8 +155,8 @@ class Server:
             "texts": run.texts,
             "progress": self.jobs.progress(run),
             "files": self.store.files(run),
-            "command": inputs.command(run.seed),
-            "python": inputs.python(run.seed),
+            "command": command_of(asked, run.seed),
+            "python": python_of(asked, run.seed),
             "result": {name: value for name, value in run.result.items() if name != "table"},
         }
 
@@ -171,11 +176,11 @@ async def _json(request: Request) -> dict[str, Any]:
     return body
 
 
-def _inputs(body: dict[str, Any]) -> Inputs:
+def _request(body: dict[str, Any]) -> planning.Request:
     texts = body.get("inputs")
     if not isinstance(texts, dict):
         raise HTTPException(400, "inputs is missing: give the numbers of the task.")
-    return Inputs.read(texts)
+    return read(texts)
 
 
 async def _wrong_inputs(request: Request, error: Exception) -> Response:

@@ -8,7 +8,11 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
-from minsep.serve.inputs import SAMPLED, Inputs, by_field
+from minsep.accounting import needs_samples
+from minsep.participation import families
+from minsep.planning import Request
+from minsep.serve.cost import seconds_of
+from minsep.serve.inputs import by_field
 from minsep.serve.workers import Message, Send, messages
 
 PATIENCE = 60.0
@@ -36,13 +40,13 @@ def plan_as_data(plan: Any) -> dict[str, Any]:
         "chosen": candidate_as_data(plan.chosen),
         "noise_multiplier": plan.mechanism.noise_multiplier,
         "error": plan.error,
-        "workload": plan.task.workload.name,
+        "workload": plan.request.workload.name,
         "baseline": candidate_as_data(plan.baseline),
         "table": [candidate_as_data(one) for one in plan.table],
     }
 
 
-def estimate(send: Send, inputs: Inputs, workers: int | None) -> None:
+def estimate(send: Send, request: Request, workers: int | None) -> None:
     """Send candidates as their noise is known, the plan by estimates, and then what it is at other epsilons."""
     import minsep
     from minsep.planning import Candidate, at_epsilons
@@ -50,8 +54,7 @@ def estimate(send: Send, inputs: Inputs, workers: int | None) -> None:
     began = time.monotonic()
     compute = minsep.Compute(workers=workers)
     best = minsep.plan(
-        **inputs.options,
-        estimate=True,
+        **(request.fields | {"estimate": True}),
         seed=0,
         compute=compute,
         progress=lambda event: send(
@@ -62,16 +65,18 @@ def estimate(send: Send, inputs: Inputs, workers: int | None) -> None:
     send({"kind": "answer", "seconds": time.monotonic() - began} | plan_as_data(best))
     dp_sgd = Candidate("poisson", 1, 1)
     shown = [dp_sgd] if best.chosen.scheme == "poisson" else [dp_sgd, best.chosen]
-    epsilons = [step * inputs.epsilon for step in _EPSILON_STEPS]
+    epsilons = [step * request.epsilon for step in _EPSILON_STEPS]
     within = [value for value in epsilons if _LEAST_EPSILON <= value <= _MOST_EPSILON]
-    for epsilon, found in at_epsilons(best.task, shown, within, compute=compute):
+    for epsilon, found in at_epsilons(best.request, shown, within, compute=compute):
         send({"kind": "epsilon", "epsilon": epsilon} | candidate_as_data(found))
 
 
-def exact_part(inputs: Inputs) -> Inputs | None:
-    """Return the inputs without what needs samples: what is quick whatever the task. None if nothing is left."""
-    schemes = tuple(name for name in inputs.schemes if name not in SAMPLED)
-    return replace(inputs, schemes=schemes) if schemes else None
+def exact_part(request: Request) -> Request | None:
+    """Return a request without what needs samples: what is quick whatever the task. None if nothing is left."""
+    schemes = [kind for kind in request.schemes if not needs_samples(kind)]
+    separated = any(families()[kind].takes_min_sep for kind in schemes)
+    min_sep = request.min_sep if separated else None
+    return replace(request, schemes=schemes, min_sep=min_sep) if schemes else None
 
 
 class _Shared:
@@ -107,19 +112,19 @@ class Estimates:
 
     def __init__(self, workers: int | None = None) -> None:
         self._workers = workers
-        self._shared: OrderedDict[tuple[Inputs, bool], _Shared] = OrderedDict()
+        self._shared: OrderedDict[tuple[Request, bool], _Shared] = OrderedDict()
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
-    async def follow(self, inputs: Inputs, patient: bool) -> AsyncIterator[Message]:
+    async def follow(self, request: Request, patient: bool) -> AsyncIterator[Message]:
         """Yield the messages of a plan from the first on.
 
         - `patient` is whether to go on where it takes longer than `PATIENCE`.
         """
-        key = inputs, patient
+        key = request, patient
         shared = self._shared.get(key)
         if shared is None:
             shared = self._shared[key] = _Shared()
-            shared.task = asyncio.create_task(self._work(shared, inputs, patient))
+            shared.task = asyncio.create_task(self._work(shared, request, patient))
         self._shared.move_to_end(key)
         shared.readers += 1
         try:
@@ -137,7 +142,7 @@ class Estimates:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _abandon(self, key: tuple[Inputs, bool]) -> None:
+    def _abandon(self, key: tuple[Request, bool]) -> None:
         shared = self._shared.get(key)
         if shared is not None and not shared.readers and not shared.ended:
             del self._shared[key]
@@ -149,12 +154,12 @@ class Estimates:
         for key in ended[: max(0, len(ended) - _KEPT)]:
             del self._shared[key]
 
-    async def _work(self, shared: _Shared, inputs: Inputs, patient: bool) -> None:
-        seconds = inputs.seconds
+    async def _work(self, shared: _Shared, request: Request, patient: bool) -> None:
+        seconds = seconds_of(request)
         asks = seconds > PATIENCE and not patient
-        tried = exact_part(inputs) if asks else inputs
+        tried = exact_part(request) if asks else request
         if asks:
-            await shared.add(_question(f"Estimates of {' and '.join(_sampled(inputs))} would take about", seconds))
+            await shared.add(_question(f"Estimates of {' and '.join(_sampled(request))} would take about", seconds))
         if tried is not None:
             if self._turn.locked():
                 await shared.add({"kind": "progress", "detail": "waiting for other estimates to end"})
@@ -163,12 +168,12 @@ class Estimates:
         await shared.add({"kind": "end"}, ended=True)
         self._make_room()
 
-    async def _estimate(self, shared: _Shared, inputs: Inputs, patient: bool) -> None:
+    async def _estimate(self, shared: _Shared, request: Request, patient: bool) -> None:
         seconds = MOST_PATIENCE if patient else PATIENCE
         try:
             async with (
                 asyncio.timeout(seconds),
-                contextlib.aclosing(messages(estimate, inputs, self._workers)) as told,
+                contextlib.aclosing(messages(estimate, request, self._workers)) as told,
             ):
                 async for message in told:
                     if message["kind"] == "problem":
@@ -180,10 +185,8 @@ class Estimates:
             await shared.add(_question("The estimates were stopped after", seconds))
 
 
-def _sampled(inputs: Inputs) -> list[str]:
-    from minsep.planning import FAMILIES
-
-    return [FAMILIES[name].words for name in inputs.schemes if name in SAMPLED]
+def _sampled(request: Request) -> list[str]:
+    return [families()[kind].words for kind in request.schemes if needs_samples(kind)]
 
 
 def _question(words: str, seconds: float) -> Message:

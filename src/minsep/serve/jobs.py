@@ -7,14 +7,15 @@ from pathlib import Path
 
 from minsep.core.files import write_whole
 from minsep.core.progress import Pace, Progress, left_in_words
+from minsep.planning import Request
 from minsep.serve import store as states
 from minsep.serve.estimates import plan_as_data
-from minsep.serve.inputs import Inputs
+from minsep.serve.repetition import command_of, python_of
 from minsep.serve.store import JOURNAL, Run, Store
 from minsep.serve.workers import Message, Send, messages
 
 
-def certify(send: Send, inputs: Inputs, seed: int, folder: Path, workers: int | None) -> None:
+def certify(send: Send, request: Request, seed: int, folder: Path, workers: int | None) -> None:
     """Plan with a certificate, and write all files of the run; what was begun before is gone on with."""
     import minsep
     from minsep.show.report import write_report
@@ -33,18 +34,18 @@ def certify(send: Send, inputs: Inputs, seed: int, folder: Path, workers: int | 
         )
 
     plan = minsep.plan(
-        **inputs.options,
+        **request.fields,
         seed=seed,
         compute=compute,
         journal=folder / JOURNAL,
         progress=tell,
     )
     send({"kind": "progress", "detail": "writing the report", "share": None, "left": ""})
-    command = inputs.command(seed)
+    command = command_of(request, seed)
     plan.certificate.save(folder / "certificate.json")
     write_report(plan, folder / "report.html", command=command)
     write_whole(folder / "plan.sh", f"{command}\n".encode())
-    write_whole(folder / "plan.py", inputs.python(seed).encode())
+    write_whole(folder / "plan.py", python_of(request, seed).encode())
     if plan.certified:
         send({"kind": "progress", "detail": "writing the statement", "share": None, "left": ""})
         statement = minsep.statement(folder / "certificate.json", compute=compute)
@@ -77,9 +78,9 @@ class Jobs:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def add(self, inputs: Inputs) -> Run:
+    def add(self, request: Request) -> Run:
         """Queue a certification."""
-        run = self._store.create(inputs)
+        run = self._store.create(request)
         self._enqueue(run)
         return run
 
@@ -133,7 +134,7 @@ class Jobs:
         began = time.monotonic()
         folder = self._store.folder(run)
         ended = False
-        work = messages(certify, run.inputs, run.seed, folder, self._workers)
+        work = messages(certify, run.request, run.seed, folder, self._workers)
         async with contextlib.aclosing(work) as told:
             async for message in told:
                 if message["kind"] == "progress":

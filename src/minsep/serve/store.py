@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from minsep.core.files import write_whole
-from minsep.serve.inputs import InputError, Inputs
+from minsep.planning import Request
+from minsep.serve.inputs import InputError, read, texts_of
 
 QUEUED, RUNNING, CERTIFIED, REFUSED, CANCELLED, FAILED = (
     "queued",
@@ -55,9 +56,9 @@ class Run:
     seconds: float | None = None
 
     @property
-    def inputs(self) -> Inputs:
-        """The inputs, read."""
-        return Inputs.read(self.texts)
+    def request(self) -> Request:
+        """What was asked for."""
+        return read(self.texts)
 
 
 class Store:
@@ -82,14 +83,14 @@ class Store:
         """Return a run by its name."""
         return self._runs.get(name)
 
-    def create(self, inputs: Inputs) -> Run:
+    def create(self, request: Request) -> Run:
         """Make a new run, which is queued."""
         now = datetime.now(UTC)
         run = Run(
             f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}",
             now.isoformat(timespec="microseconds"),
             secrets.randbits(128),
-            inputs.texts,
+            texts_of(request),
         )
         (self._folder / run.id).mkdir()
         return self.save(run)
@@ -129,7 +130,7 @@ def _load(folder: Path) -> Run | None:
         return None
     try:
         run = Run(**json.loads((folder / _RECORD).read_bytes()))
-        Inputs.read(run.texts)
+        read(run.texts)
     except (OSError, ValueError, TypeError, InputError):
         return None
     return run if run.id == folder.name else None

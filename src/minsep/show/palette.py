@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from minsep.participation import families
+
 INK, QUIET, GRID = "#1c2430", "#5a6473", "#dfe3e8"
 BLUE, ORANGE, TEAL, GREY, VIOLET = "#2458c6", "#b4500f", "#0f7a63", "#6b7280", "#7d3c98"
 BAND, PALE, GOLD = "#d6e2f8", "#7396d9", "#e0a100"
@@ -36,11 +38,23 @@ class Style(NamedTuple):
     marker: str
 
 
-STYLES = {
-    "poisson": Style(GREY, "diamond", "D"),
-    "random-allocation": Style(VIOLET, "x", "X"),
-    "cyclic-poisson": Style(ORANGE, "square", "s"),
-    "balls-in-bins": Style(TEAL, "triangle-up", "^"),
-    "min-sep": Style(BLUE, "circle", "o"),
-    "multi-attribution-min-sep": Style(PALE, "cross", "P"),
+_COLOURS = {"grey": GREY, "violet": VIOLET, "orange": ORANGE, "teal": TEAL, "blue": BLUE, "pale": PALE}
+_MARKERS = {
+    "diamond": "D",
+    "x": "X",
+    "square": "s",
+    "triangle-up": "^",
+    "circle": "o",
+    "cross": "P",
+    "star": "*",
 }
+
+
+def style_of(scheme: str) -> Style:
+    """Return how a kind of scheme is drawn.
+
+    >>> style_of("cyclic-poisson")
+    Style(colour='#b4500f', symbol='square', marker='s')
+    """
+    colour, symbol = families()[scheme].style
+    return Style(_COLOURS[colour], symbol, _MARKERS[symbol])

@@ -1,7 +1,10 @@
 """A new scheme in one file: what it describes, how it is accounted for, and that the rest of the library takes it."""
 
 import math
-from dataclasses import dataclass
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -12,8 +15,11 @@ from minsep.accounting import SchemeAccounting, Support, supported
 from minsep.accounting.exact import GaussianCurve
 from minsep.accounting.pairs import ParticipationPair
 from minsep.core import validation as validate
-from minsep.participation import IndependentScheme
+from minsep.participation import Family, IndependentScheme
 from minsep.participation.renewal import RenewalLaw
+from minsep.serve.cost import seconds_of
+from minsep.serve.inputs import read, schemes
+from minsep.show.report import plot, write_report
 from tests.oracles.quadrature import delta as integrated
 
 
@@ -36,6 +42,27 @@ class Once(IndependentScheme):
 
     def describe(self):
         return {"kind": self.kind, "epoch": self.epoch}
+
+
+def define_family():
+    """Offer the scheme to plans and people: in a test of its own, as every plan in this process would try it."""
+
+    class OnceFamily(Family):
+        kind = Once.kind
+        words = "once in a while"
+        is_planned = True
+
+        @classmethod
+        def scheme(cls, sizes, separation):
+            return Once(min(sizes.epoch, sizes.iterations))
+
+        @classmethod
+        def name(cls, separation):
+            return "once in an epoch"
+
+        @classmethod
+        def bands(cls, max_bands):
+            return [1]
 
 
 @dataclass(frozen=True)
@@ -90,6 +117,27 @@ def test_it_is_certified_checked_and_calibrated():
     assert best.certificate.passed
     assert isinstance(best.mechanism.scheme, Once)
     assert minsep.Mechanism.from_description(best.mechanism.describe()) == best.mechanism
+
+
+def test_it_is_chosen_planned_and_drawn_without_another_edit(tmp_path, monkeypatch):
+    monkeypatch.setattr(Family, "_variants", dict(Family._variants))
+    define_family()
+    wide = os.environ | {"COLUMNS": "200"}
+    script = f"from {__name__} import define_family; from minsep.cli import main; define_family(); main()"
+    shown = subprocess.run(
+        [sys.executable, "-c", script, "plan", "--help"], capture_output=True, text=True, env=wide, check=True
+    )
+    assert "|once]" in shown.stdout.replace("\n", "")
+    plan = minsep.plan(100, 20, 5, 1.0, 0.05, schemes=["poisson", "once"], seed=0)
+    assert {one.name for one in plan.table} == {"DP-SGD, Poisson sampling", "DP-SGD, once in an epoch"}
+    assert all(one.error is not None for one in plan.table)
+    write_report(plan, tmp_path / "plan.html")
+    assert "once in a while" in (tmp_path / "plan.html").read_text()
+    plot(plan, tmp_path / "plan.png")
+    assert {"once"} <= set(schemes())
+    asked = read({"examples": "100", "batch_size": "20", "iterations": "5", "epsilon": "1", "delta": "0.05"})
+    assert "once" in asked.schemes
+    assert seconds_of(asked) > seconds_of(replace(asked, schemes=[kind for kind in asked.schemes if kind != "once"]))
 
 
 def test_it_has_batches():

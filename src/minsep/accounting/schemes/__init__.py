@@ -1,6 +1,8 @@
 """Which mechanisms can be accounted for, and how: one file a scheme."""
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -29,6 +31,7 @@ __all__ = [
     "has_exact_curve",
     "has_pair",
     "min_sep_form",
+    "needs_samples",
     "pair_of",
     "supported",
     "unsupported",
@@ -76,6 +79,12 @@ def has_pair(design: Design) -> bool:
     """Whether there is a pair to sample from."""
     mechanism = design.with_noise(_ANY_NOISE)
     return accounting_of(design.scheme).pair(mechanism, design.scheme, np.float64) is not None
+
+
+def needs_samples(kind: str) -> bool:
+    """Whether plans estimate the noise of schemes of a kind from samples."""
+    kinds: Mapping[str, type[SchemeAccounting[Any]]] = SchemeAccounting.variants()
+    return kind not in kinds or kinds[kind].needs_samples
 
 
 def min_sep_form(scheme: Scheme) -> MinSep | None:

@@ -42,6 +42,9 @@ class SchemeAccounting(ABC, Registered, Generic[SchemeKind]):
     support: ClassVar[tuple[Support, ...]]
     """What is supported, in words."""
 
+    needs_samples: ClassVar[bool] = True
+    """Whether plans estimate its noise from samples, which is most of their work."""
+
     def exact_curve(self, mechanism: Mechanism, scheme: SchemeKind, spacing: float) -> ExactCurve | None:
         """Return the privacy curve that needs no samples; `spacing` is that of privacy losses in a distribution."""
         return None

@@ -13,6 +13,7 @@ class CyclicPoissonAccounting(SchemeAccounting[CyclicPoisson]):
     """Exact for an adversary who knows the part of an example; sampled for one who does not."""
 
     kind = CyclicPoisson.kind
+    needs_samples = False
     support = (
         Support(
             "`CyclicPoisson(rate, cycle)`",

@@ -9,6 +9,7 @@ class PoissonAccounting(MinSepForm[Poisson]):
     """Exact by a privacy loss distribution for independent noise; else the recursion of b-min-sep."""
 
     kind = Poisson.kind
+    needs_samples = False
     support = (
         Support(
             "`Poisson(rate)`",

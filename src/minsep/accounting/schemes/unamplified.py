@@ -10,6 +10,7 @@ class UnamplifiedAccounting(SchemeAccounting[Unamplified]):
     """C x is fixed, so this is the Gaussian mechanism with the strategy's sensitivity."""
 
     kind = Unamplified.kind
+    needs_samples = False
     support = (Support("`Unamplified(min_sep, participations)`", "any strategy", exact="Gaussian mechanism, analytic"),)
 
     def exact_curve(self, mechanism: Mechanism, scheme: Unamplified, spacing: float) -> ExactCurve | None:

@@ -3,7 +3,12 @@ import { byId, element, prose, table } from "./dom.js";
 import { bytes, digits, whole } from "./numbers.js";
 
 const SHOWN = 8;
-const BASELINES = ["poisson", "random-allocation", "cyclic-poisson", "balls-in-bins"];
+
+let spec;
+
+export function build(description) {
+  spec = description;
+}
 
 export const ranked = (candidates) => [...candidates].sort((left, right) => left.error - right.error);
 
@@ -26,7 +31,7 @@ export function show(state) {
   byId("sentence").replaceChildren(
     ...prose(answer ? `${capital(best.name)}, with ${noise}, should be about ${privacy}.` : `So far, ${best.name} has the least error at ${privacy}.`),
   );
-  const baseline = ranked(candidates).find((one) => BASELINES.includes(one.scheme) && one.shrink === 1);
+  const baseline = ranked(candidates).find((one) => spec.schemes.some(({ kind, baseline }) => baseline && kind === one.scheme) && one.shrink === 1);
   const gain = baseline && baseline.name !== best.name ? 1 - best.error / baseline.error : null;
   byId("remark").replaceChildren(...prose(answer ? answer.statement.replace(/^.*?Do not train by it\./s, "An estimate, not a guarantee: do not train by it.") : "Estimates arrive as they are computed."));
   const memory = (best.bands - 1) * (inputs.model_size || 0) * 4;

@@ -2,12 +2,13 @@
 import { byId, element } from "./dom.js";
 import { STEPS, digits, parsed, position, typed, valueAt, whole } from "./numbers.js";
 
-const ALWAYS = ["examples", "batch_size", "iterations", "epsilon", "delta"];
 let spec;
+let needed;
 let changed = () => {};
 
 export function build(description, onChange) {
   spec = description;
+  needed = spec.fields.filter((field) => field.needed).map(({ name }) => name);
   changed = onChange;
   for (const field of spec.fields) {
     byId(field.more ? "more-fields" : "fields").append(
@@ -98,7 +99,7 @@ export function read() {
       continue;
     }
     const text = byId(field.name).value.trim();
-    if (text !== "" || ALWAYS.includes(field.name)) texts[field.name] = text;
+    if (text !== "" || needed.includes(field.name)) texts[field.name] = text;
   }
   return texts;
 }
@@ -133,7 +134,7 @@ export function readAddress() {
 export function address() {
   const texts = read();
   const changes = Object.entries(texts).filter(
-    ([name, text]) => ALWAYS.includes(name) || text !== spec.fields.find((field) => field.name === name).default,
+    ([name, text]) => needed.includes(name) || text !== spec.fields.find((field) => field.name === name).default,
   );
   return `?${new URLSearchParams(changes)}`;
 }

@@ -130,6 +130,7 @@ async function certify() {
 
 const { data: description } = await api.form();
 byId("version").textContent = description.version;
+answer.build(description);
 form.build(description, changed);
 form.readAddress();
 plots.build(description, { onEpsilon: (epsilon) => form.set("epsilon", Number(epsilon.toPrecision(3))) });
@@ -137,5 +138,5 @@ byId("certify").addEventListener("click", certify);
 byId("go-on").addEventListener("click", () => explore(true));
 byId("copy-link").addEventListener("click", (event) => copy(location.origin + location.pathname + form.address(), event.target));
 for (const choice of document.querySelectorAll("[name=quantity]")) choice.addEventListener("change", () => state && plots.draw(state));
-runs.build(speak);
+runs.build(description, speak);
 explore(false);

@@ -8,10 +8,7 @@ const CHIP = { certified: "good", "not certified": "bad", failed: "bad", running
 const LABELS = {
   "certificate.json": "Download the certificate", "report.html": "Report", "statement.html": "Statement", "statement.md": "Download the statement as Markdown",
 };
-const ROWS = {
-  examples: "examples", batch_size: "batch size", iterations: "iterations", epsilon: "epsilon", delta: "delta", model_size: "model size",
-  max_batch_size: "largest batch", max_bands: "most bands", min_sep: "separation", momentum: "momentum", horizon: "horizon", schedule: "learning rate", schemes: "schemes",
-};
+let fields = [];
 let known = [];
 let shown = new Map();
 let chosen = [];
@@ -21,7 +18,8 @@ let newest = null;
 let spoken = () => {};
 let failures = 0;
 
-export function build(speak) {
+export function build(description, speak) {
+  fields = description.fields;
   spoken = speak;
   document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
   refresh();
@@ -173,7 +171,7 @@ function compare() {
     "best baseline": `${result.baseline.name}: ${digits(result.baseline.error)}`, certified: result.certified ? "yes" : "no",
   });
   const rows = [
-    ...Object.entries(ROWS).map(([name, words]) => [words, left.texts[name] ?? "default", right.texts[name] ?? "default"]).filter((row) => row[1] !== "default" || row[2] !== "default"),
+    ...fields.map(({ name, label }) => [label, left.texts[name] ?? "default", right.texts[name] ?? "default"]).filter((row) => row[1] !== "default" || row[2] !== "default"),
     ...Object.keys(results(left)).map((name) => [name, results(left)[name], results(right)[name]]),
   ];
   const kept = onlyDifferences ? rows.filter(([, one, other]) => one !== other) : rows;

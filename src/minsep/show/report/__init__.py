@@ -21,12 +21,12 @@ def write_report(plan: Plan, path: str | os.PathLike[str], command: str = "minse
     - The file is written whole or not at all.
 
     >>> import minsep, tempfile, pathlib
-    >>> from minsep.planning import Candidate, Plan, Task
-    >>> task = Task(num_examples=2000, batch_size=20, iterations=60, epsilon=2.0, delta=1e-3)
+    >>> from minsep.planning import Candidate, Plan, Request
+    >>> request = Request(num_examples=2000, batch_size=20, iterations=60, epsilon=2.0, delta=1e-3)
     >>> chosen = Candidate("min-sep", bands=2, min_sep=8, noise_multiplier=1.0, error=4.1)
-    >>> mechanism = chosen.design(task).with_noise(1.0)
+    >>> mechanism = chosen.design(request).with_noise(1.0)
     >>> certificate = minsep.certify(mechanism, epsilon=2.0, delta=1e-3)
-    >>> best = Plan(task, chosen, mechanism, certificate, (chosen,), seed=0)  # minsep.plan(...) finds a better one
+    >>> best = Plan(request, chosen, mechanism, certificate, (chosen,), seed=0)  # minsep.plan(...) finds a better one
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "plan.html"
     ...     write_report(best, path)
@@ -43,12 +43,12 @@ def plot(plan: Plan, path: str | os.PathLike[str]) -> None:
     """Write a picture of a plan: privacy, errors, batch sizes and strategy. The suffix is .png or .svg.
 
     >>> import minsep, tempfile, pathlib
-    >>> from minsep.planning import Candidate, Plan, Task
-    >>> task = Task(num_examples=2000, batch_size=20, iterations=60, epsilon=2.0, delta=1e-3)
+    >>> from minsep.planning import Candidate, Plan, Request
+    >>> request = Request(num_examples=2000, batch_size=20, iterations=60, epsilon=2.0, delta=1e-3)
     >>> chosen = Candidate("min-sep", bands=2, min_sep=8, noise_multiplier=1.0, error=4.1)
-    >>> mechanism = chosen.design(task).with_noise(1.0)
+    >>> mechanism = chosen.design(request).with_noise(1.0)
     >>> certificate = minsep.certify(mechanism, epsilon=2.0, delta=1e-3)
-    >>> best = Plan(task, chosen, mechanism, certificate, (chosen,), seed=0)  # minsep.plan(...) finds a better one
+    >>> best = Plan(request, chosen, mechanism, certificate, (chosen,), seed=0)  # minsep.plan(...) finds a better one
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "plan.png"
     ...     plot(best, path)

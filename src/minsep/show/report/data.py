@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from minsep.accounting import METHODS_IN_WORDS, Certificate, privacy_curve
 from minsep.core.arrays import FloatArray
 from minsep.mechanism import Mechanism
+from minsep.participation import families
 from minsep.participation.truncation import PADDING
-from minsep.planning import BASELINES, FAMILIES, Candidate, Comparison, Plan
+from minsep.planning import Candidate, Comparison, Plan
 from minsep.strategy import BandedToeplitz
 from minsep.training.stability import largest_stable_clip_norm
 
@@ -72,7 +73,7 @@ class Series:
     @property
     def name(self) -> str:
         """The scheme, and whether its strategy is tuned to the sampling."""
-        return FAMILIES[self.scheme].words + (", tuned" if self.tuned else "")
+        return families()[self.scheme].words + (", tuned" if self.tuned else "")
 
     @property
     def bands(self) -> list[int]:
@@ -143,9 +144,9 @@ def key_numbers(plan: Plan) -> list[tuple[str, str, str]]:
     """Return the most important numbers, each with a name, a value and a remark."""
     share = gain_over_baseline(plan)
     numbers = [
-        ("Privacy", f"ε = {plan.task.epsilon:g}", f"δ = {plan.task.delta:g}"),
+        ("Privacy", f"ε = {plan.request.epsilon:g}", f"δ = {plan.request.delta:g}"),
         ("Noise multiplier", f"{plan.mechanism.noise_multiplier:.4g}", "standard deviation / clip norm"),
-        ("Error", f"{plan.error:.4g}", f"root mean square, {plan.task.workload.name}"),
+        ("Error", f"{plan.error:.4g}", f"root mean square, {plan.request.workload.name}"),
     ]
     if share is not None:
         sign = "-" if share >= 0 else "+"
@@ -156,7 +157,7 @@ def key_numbers(plan: Plan) -> list[tuple[str, str, str]]:
 def gain_over_baseline(plan: Plan) -> float | None:
     """Return the relative reduction of the error from the best baseline; None if there is none or it was chosen."""
     baseline = plan.baseline
-    if baseline.scheme not in BASELINES or baseline == plan.chosen or baseline.error is None:
+    if not families()[baseline.scheme].is_baseline or baseline == plan.chosen or baseline.error is None:
         return None
     return 1 - plan.error / baseline.error
 
@@ -164,7 +165,7 @@ def gain_over_baseline(plan: Plan) -> float | None:
 def gains(plan: Plan) -> list[str]:
     """Return what the plan gains over the best baseline and by tuning the strategy, in sentences."""
     baseline, share = plan.baseline, gain_over_baseline(plan)
-    if baseline == plan.chosen and baseline.scheme in BASELINES:
+    if baseline == plan.chosen and families()[baseline.scheme].is_baseline:
         sentences = ["It is the best of the baselines: no other candidate has a smaller error."]
     elif share is None:
         sentences = ["Only b-min-sep was tried, so there is no baseline to compare with."]
@@ -184,7 +185,7 @@ def gains(plan: Plan) -> list[str]:
 
 def curve(plan: Plan) -> Curve:
     """Return the privacy curve of the chosen mechanism, from a quarter of epsilon to twice epsilon."""
-    return _curve(plan.mechanism, plan.task.epsilon)
+    return _curve(plan.mechanism, plan.request.epsilon)
 
 
 @lru_cache(maxsize=4)
@@ -213,7 +214,7 @@ def series(plan: Plan) -> list[Series]:
         best.setdefault((candidate.scheme, candidate.shrink != 1.0), {})[candidate.bands] = candidate
     return [
         Series(scheme, tuned, tuple(by_bands[bands] for bands in sorted(by_bands)))
-        for scheme in FAMILIES
+        for scheme in families()
         for tuned in (False, True)
         if (by_bands := best.get((scheme, tuned)))
     ]
@@ -231,7 +232,7 @@ def skipped(plan: Plan) -> list[Candidate]:
 
 def batch_sizes(plan: Plan) -> BatchSizes:
     """Return the sizes of the batches of a simulated run."""
-    return _batch_sizes(plan.mechanism, plan.task.num_examples, plan.seed)
+    return _batch_sizes(plan.mechanism, plan.request.num_examples, plan.seed)
 
 
 @lru_cache(maxsize=4)
@@ -254,7 +255,7 @@ def coefficients(plan: Plan) -> Coefficients:
     strategy = plan.mechanism.strategy
     assert isinstance(strategy, BandedToeplitz)
     tuned = plan.chosen.shrink != 1.0
-    paper = replace(plan.chosen, shrink=1.0).strategy(plan.task).coefficients if tuned else None
+    paper = replace(plan.chosen, shrink=1.0).strategy(plan.request).coefficients if tuned else None
     return Coefficients(strategy.coefficients, paper)
 
 
@@ -273,7 +274,7 @@ def proofs(certificate: Certificate) -> list[Proof]:
 def adam(plan: Plan) -> str:
     """Return up to which clip norm Adam by scale-then-privatize is stable, in a sentence."""
     largest = largest_stable_clip_norm(
-        plan.mechanism, plan.mechanism.scheme.expected_batch_size(plan.task.num_examples)
+        plan.mechanism, plan.mechanism.scheme.expected_batch_size(plan.request.num_examples)
     )
     return f"Adam by scale-then-privatize is stable up to clip norm {largest:.3g}, in units of scaled gradients."
 
@@ -294,6 +295,6 @@ def verdict(comparison: Comparison, other: str) -> str:
     values = ratios(comparison, other)
     better = int((values < 1).sum())
     return (
-        f"Against {FAMILIES[other].words}, b-min-sep has a smaller error in {better} of {values.size} settings; its "
+        f"Against {families()[other].words}, b-min-sep has a smaller error in {better} of {values.size} settings; its "
         f"mean squared error is {values.min():.3g} to {values.max():.3g} times as large."
     )

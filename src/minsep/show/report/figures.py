@@ -42,8 +42,8 @@ def privacy(plan: Plan) -> go.Figure:
         + ("<extra></extra>" if curve.exact else " ± %{customdata:.1g} (standard error)<extra>estimate</extra>"),
     )
     figure.add_scatter(
-        x=[plan.task.epsilon],
-        y=[plan.task.delta],
+        x=[plan.request.epsilon],
+        y=[plan.request.delta],
         mode="markers",
         marker=_STAR,
         name="certified" if plan.certified else "requested",
@@ -58,7 +58,7 @@ def by_bands(plan: Plan, quantity: str) -> go.Figure:
     all_series = data.series(plan)
     figure = _figure("bands", {"error": "error (root mean square)", "noise_multiplier": "noise multiplier"}[quantity])
     for series in all_series:
-        colour, symbol, _ = palette.STYLES[series.scheme]
+        colour, symbol, _ = palette.style_of(series.scheme)
         figure.add_scatter(
             x=series.bands,
             y=series.errors if quantity == "error" else series.noise_multipliers,

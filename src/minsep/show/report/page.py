@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from plotly.offline import get_plotlyjs
 
-from minsep.planning import FAMILIES, Candidate, Comparison, Plan, rankings
+from minsep.participation import families
+from minsep.planning import Candidate, Comparison, Plan, rankings
 from minsep.planning.comparison import OTHERS
 from minsep.show import palette
 from minsep.show.report import data, figures
@@ -25,16 +26,16 @@ _POLICY = (
 
 def plan_page(plan: Plan, command: str) -> str:
     """Return the report of a plan."""
-    task = plan.task
+    request = plan.request
     numbers = "".join(
         f'<div><dt>{escape(name)}</dt><dd><span class="value">{escape(value)}</span>'
         f'<span class="remark">{_prose(remark)}</span></dd></div>'
         for name, value, remark in data.key_numbers(plan)
     )
-    cut = "" if task.max_batch_size is None else f", truncated to {task.max_batch_size:,}"
+    cut = "" if request.max_batch_size is None else f", truncated to {request.max_batch_size:,}"
     header = (
-        f'<p class="eyebrow">A plan for {task.num_examples:,} examples, batches of {task.batch_size:g}{cut}, '
-        f"{task.iterations:,} iterations</p>"
+        f'<p class="eyebrow">A plan for {request.num_examples:,} examples, batches of {request.batch_size:g}{cut}, '
+        f"{request.iterations:,} iterations</p>"
         f"<h1>{_prose(_capital(plan.chosen.name))}</h1>"
         f'<p class="answer">{_prose(plan.statement)}</p>'
         + "".join(f"<p>{_prose(sentence)}</p>" for sentence in data.gains(plan))
@@ -71,7 +72,7 @@ def comparison_page(comparison: Comparison) -> str:
     )
     limit = data.widest(comparison, OTHERS)
     maps = "".join(
-        f"<div><h2>Against {escape(FAMILIES[other].words)}</h2>"
+        f"<div><h2>Against {escape(families()[other].words)}</h2>"
         + _figure(
             f"ratios-{other}",
             figures.ratio_map(comparison, other, limit),
@@ -150,9 +151,10 @@ def _privacy(plan: Plan) -> str:
 def _search(plan: Plan) -> str:
     tried, skipped = data.tried(plan), data.skipped(plan)
     all_series = data.series(plan)
+    request = plan.request
     introduction = (
-        f"<p>{len(tried):,} mechanisms at ({plan.task.epsilon:g}, {plan.task.delta:g})-DP, each scheme with its best "
-        f"separation. The error is the root mean square of {escape(plan.task.workload.name)} for clip norm 1: smaller "
+        f"<p>{len(tried):,} mechanisms at ({request.epsilon:g}, {request.delta:g})-DP, each scheme with its best "
+        f"separation. The error is the root mean square of {escape(request.workload.name)} for clip norm 1: smaller "
         "is better. The star is the plan, with certified noise; the others are computed where possible and otherwise "
         "estimated.</p>"
     )
@@ -237,12 +239,12 @@ def _again(plan: Plan, command: str) -> str:
 
 
 def _training(plan: Plan) -> str:
-    task = plan.task
+    request = plan.request
     lines = training_lines(
-        task.num_examples,
-        task.iterations,
-        workload=task.workload,
-        user_bound=None if task.graph is None else task.user_bound,
+        request.num_examples,
+        request.iterations,
+        workload=request.workload,
+        user_bound=None if request.graph is None else request.user_bound,
     )
     return (
         "<p>Download the certificate, and put your data and your model in the place of those made up here.</p>"

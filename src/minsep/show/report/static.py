@@ -11,7 +11,8 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from minsep.planning import FAMILIES, Comparison, Plan
+from minsep.participation import families
+from minsep.planning import Comparison, Plan
 from minsep.planning.comparison import OTHERS
 from minsep.show import palette
 from minsep.show.report import data
@@ -81,7 +82,7 @@ def comparison_picture(comparison: Comparison, kind: str) -> bytes:
             image = place.imshow(np.log2(values), cmap=colours, vmin=-limit, vmax=limit, aspect="auto", origin="lower")
             for (row, column), value in np.ndenumerate(values):
                 place.text(column, row, f"{value:.3f}", ha="center", va="center")
-            place.set_title(f"Against {FAMILIES[other].words}")
+            place.set_title(f"Against {families()[other].words}")
             place.set_xticks(range(columns), [f"{epsilon:g}" for epsilon in comparison.epsilons])
             place.set_yticks(range(rows), [f"{epoch:,}" for epoch in comparison.epochs])
             place.set_xlabel("ε")
@@ -103,7 +104,9 @@ def _privacy(axes: Axes, plan: Plan) -> None:
         low = np.maximum(deltas - 2 * stderrs, deltas / 100)
         axes.fill_between(epsilons, low, deltas + 2 * stderrs, color=palette.BAND, label="± 2 standard errors")
     axes.plot(epsilons, deltas, color=palette.BLUE, linewidth=2, label="computed" if curve.exact else "estimate")
-    axes.plot([plan.task.epsilon], [plan.task.delta], label="certified" if plan.certified else "requested", **_STAR)
+    axes.plot(
+        [plan.request.epsilon], [plan.request.delta], label="certified" if plan.certified else "requested", **_STAR
+    )
     axes.set_yscale("log")
     axes.set(title="Privacy", xlabel="ε", ylabel="δ")
     axes.legend()
@@ -115,11 +118,11 @@ def _errors(axes: Axes, plan: Plan) -> None:
         axes.plot(
             series.bands,
             series.errors,
-            color=palette.STYLES[series.scheme].colour,
-            marker=palette.STYLES[series.scheme].marker,
+            color=palette.style_of(series.scheme).colour,
+            marker=palette.style_of(series.scheme).marker,
             markersize=5,
             linestyle=":" if series.tuned else "-",
-            markerfacecolor="white" if series.tuned else palette.STYLES[series.scheme].colour,
+            markerfacecolor="white" if series.tuned else palette.style_of(series.scheme).colour,
             label=series.name,
         )
     axes.plot([plan.chosen.bands], [plan.error], label="the plan", **_STAR)
