@@ -96,6 +96,17 @@ def test_pictures(plan: Plan, comparison: Comparison, tmp_path: Path, suffix: st
         assert first.read_bytes() == second.read_bytes()
 
 
+def test_a_picture_says_how_its_comparison_was_calibrated(comparison: Comparison, tmp_path: Path) -> None:
+    texts = {}
+    for verified in (False, True):
+        path = tmp_path / f"{verified}.svg"
+        plot_comparison(replace(comparison, verified=verified), path)
+        texts[verified] = path.read_text()
+    assert "estimates" in texts[False]
+    assert "estimates" not in texts[True]
+    assert "calibrated by the paper's verifier" in texts[True]
+
+
 def test_other_suffixes_and_folders_are_refused_at_once(plan: Plan, comparison: Comparison, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"but its suffix must be .png or .svg."):
         plot(plan, tmp_path / "plan.gif")

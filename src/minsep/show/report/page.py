@@ -61,11 +61,7 @@ def comparison_page(comparison: Comparison) -> str:
         + _prose(
             "Mean squared error of prefix sums with b-min-sep divided by that of another scheme, each at its best "
             "number of bands and b-min-sep at its best separation. Below 1, b-min-sep is better. "
-            + (
-                "Noise is calibrated by the paper's verifier, in powers of 1.01. These are no guarantees either."
-                if comparison.verified
-                else "Numbers are estimates, not guarantees."
-            )
+            + data.certainty(comparison)
         )
         + "</p>"
     )
@@ -117,10 +113,7 @@ def _certificate(plan: Plan) -> str:
         if certificate.passed
         else '<p class="status refused">✗ Not certified</p>'
     )
-    rows = [
-        [proof.direction, proof.question, proof.summary, "passed" if proof.passed else "refused"]
-        for proof in data.proofs(certificate)
-    ]
+    rows = data.proof_rows(certificate)
     return (
         f"{status}<p>{_prose(certificate.statement)}</p>"
         + _table(["direction", "what is bounded", "how it was shown", "outcome"], rows, text=True)

@@ -70,8 +70,8 @@ def comparison_picture(comparison: Comparison, kind: str) -> bytes:
         axes = figure.subplots(1, 2)
         figure.suptitle(
             f"Mean squared error of b-min-sep divided by that of another scheme: below 1 is better\n"
-            f"{comparison.iterations:,} iterations, δ = {comparison.delta:g}, at most {comparison.max_bands} bands; "
-            "estimates",
+            f"{comparison.iterations:,} iterations, δ = {comparison.delta:g}, at most {comparison.max_bands} bands\n"
+            f"{data.certainty(comparison)}",
             fontsize=11,
             x=0.012,
             ha="left",

@@ -27,7 +27,7 @@ _UNNAMED = "certificate.json"
 
 
 @dataclass(frozen=True)
-class Run:
+class CertifiedRun:
     """One certified run of a statement.
 
     - `name` is the name of the certificate's file, and `digest` the SHA-256 of its text.
@@ -56,7 +56,7 @@ class Statement:
     - `composition` is the privacy of all runs together; None if there is one run.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[CertifiedRun, ...]
     model: str
     data: str
     composition: Composition | None
@@ -164,7 +164,7 @@ class Statement:
         }
 
 
-def _run_as_data(run: Run) -> dict[str, Any]:
+def _run_as_data(run: CertifiedRun) -> dict[str, Any]:
     certificate, mechanism = run.certificate, run.mechanism
     return {
         "certificate": run.name,
@@ -225,7 +225,7 @@ def statement(
     read = [_read(each) for each in certificates]
     _check(read, delta)
     runs = tuple(
-        Run(
+        CertifiedRun(
             certificate,
             name,
             digest,
