@@ -149,7 +149,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def test_colours_have_contrast_by_day_and_by_night() -> None:
-    style = (files("minsep.show.report") / "assets" / "page.css").read_text()
+    style = (files("minsep.show.templates") / "report.css").read_text()
     themes = [dict(re.findall(r"--(\w+): (#\w{6});", part)) for part in style.split("prefers-color-scheme: dark")[:2]]
     assert {"paper", "ink", "quiet", "accent", "good", "bad"} <= set(themes[0]) & set(themes[1])
     for theme, shade in zip(themes, (lambda colour: colour, palette.NIGHT.__getitem__), strict=True):

@@ -21,7 +21,7 @@ from minsep.show.statements.composition import Composition, compose
 from minsep.show.statements.content import Section, rounded_up
 from minsep.show.statements.markdown import as_markdown
 from minsep.show.statements.odds import estimated_true_positives
-from minsep.show.statements.page import as_page
+from minsep.show.templates import render
 
 _UNNAMED = "certificate.json"
 
@@ -134,7 +134,7 @@ class Statement:
 
     def to_html(self) -> str:
         """Return the statement as one HTML page without scripts, to read and to print."""
-        return as_page(self.title, self.summary, self.sections)
+        return render("statement.html", title=self.title, summary=self.summary, sections=self.sections)
 
     def to_json(self) -> str:
         """Return the statement as JSON, for programs."""
