@@ -117,7 +117,7 @@ def test_other_suffixes_and_folders_are_refused_at_once(plan: Plan, comparison: 
             write(what, tmp_path / "nowhere" / "page.html")  # type: ignore[operator]
 
 
-@pytest.mark.parametrize(("package", "module"), [("plotly", "page"), ("matplotlib", "static")])
+@pytest.mark.parametrize(("package", "module"), [("plotly", "interactive"), ("matplotlib", "pictures")])
 def test_a_missing_extra_is_one_sentence(
     plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, module: str
 ) -> None:
@@ -128,9 +128,8 @@ def test_a_missing_extra_is_one_sentence(
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         return real(name, *rest, **named)
 
-    for loaded in [
-        name for name in sys.modules if name in (f"minsep.show.report.{module}", "minsep.show.report.figures")
-    ]:
+    users = (f"minsep.show.plots.{module}", "minsep.show.report.page", "minsep.show.report.pictures")
+    for loaded in [name for name in sys.modules if name in users]:
         monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ImportError, match=re.escape(f"need {package}: pip install 'minsep[report]'.")):

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from minsep.planning import FAMILIES, Candidate, Comparison, Plan, rankings
+from minsep.planning import Candidate, Comparison, Plan, rankings
 from minsep.planning.comparison import OTHERS
 from minsep.show import palette
+from minsep.show.plots import HeatMap, Plot
+from minsep.show.plots.interactive import drawn
 from minsep.show.report import data, figures
 from minsep.show.templates import render
 from minsep.training.snippet import training_lines
@@ -32,10 +33,14 @@ class Figure:
     """A plot, if there is one, with what it shows in words and in numbers."""
 
     name: str
-    plot: go.Figure | None
+    plot: Plot | HeatMap | None
     words: str
     table: Table | None = None
     tall: bool = False
+
+    def to_json(self) -> str:
+        """Return what Plotly draws."""
+        return "" if self.plot is None else str(drawn(self.plot).to_json())
 
 
 def plan_page(plan: Plan, command: str) -> str:
@@ -75,7 +80,7 @@ def comparison_page(comparison: Comparison) -> str:
         "comparison.html",
         comparison=comparison,
         certainty=data.certainty(comparison),
-        maps=[(f"Against {FAMILIES[other].words}", _ratios(comparison, other)) for other in OTHERS],
+        maps=[_ratios(comparison, other) for other in OTHERS],
         best=_best(comparison),
     )
 
@@ -170,8 +175,8 @@ def _ratios(comparison: Comparison, other: str) -> Figure:
             for epoch, row in zip(comparison.epochs, data.ratios(comparison, other), strict=True)
         ],
     )
-    plot = figures.ratio_map(comparison, other, data.widest(comparison, OTHERS))
-    return Figure(f"ratios-{other}", plot, data.verdict(comparison, other), table, tall=True)
+    words = data.verdict(comparison, other)
+    return Figure(f"ratios-{other}", figures.ratios(comparison, other), words, table, tall=True)
 
 
 def _best(comparison: Comparison) -> Table:
