@@ -34,6 +34,13 @@ class Links(HTMLParser):
         self.links += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "action", "data")]
 
 
+def refused(plan: Plan) -> Plan:
+    """The plan, with a certificate that did not pass."""
+    certificate = minsep.certify(plan.mechanism, 0.01, 1e-9, max_samples=1000, seed=0)
+    assert not certificate.passed
+    return replace(plan, certificate=certificate)
+
+
 @pytest.mark.parametrize("name", ["plan", "comparison"])
 def test_pages_load_nothing(pages: dict[str, Path], name: str) -> None:
     text = pages[name].read_text()
@@ -64,10 +71,15 @@ def test_a_report_ends_with_the_lines_that_train(plan: Plan, pages: dict[str, Pa
     shown = text[text.index('<pre id="training"') :]
     assert unescape(shown[shown.index(">") + 1 : shown.index("</pre>")]) == lines
     assert "is stable up to clip norm" in shown
-    refused = replace(plan, certificate=minsep.certify(plan.mechanism, 0.01, 1e-9, max_samples=1000, seed=0))
-    assert not refused.certificate.passed
-    write_report(refused, tmp_path / "refused.html")
+    write_report(refused(plan), tmp_path / "refused.html")
     assert "Train with this plan" not in (tmp_path / "refused.html").read_text()
+
+
+def test_only_a_certified_plan_has_a_certified_point(plan: Plan, pages: dict[str, Path], tmp_path: Path) -> None:
+    promises = ("The guarantee is the certified point", "with certified noise")
+    assert all(promise in pages["plan"].read_text() for promise in promises)
+    write_report(refused(plan), tmp_path / "refused.html")
+    assert not any(promise in (tmp_path / "refused.html").read_text() for promise in promises)
 
 
 def test_an_interrupted_write_leaves_the_old_file(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,8 +55,7 @@ class Curve:
         of_bound = " of an upper bound" if self.upper_bound else ""
         return (
             f"An estimate{of_bound} from {self.samples:,} samples, not a guarantee: the band is two standard errors "
-            "to each side. The guarantee is the certified point."
-            + ("" if self.shown.all() else " The curve is omitted where there are too few samples.")
+            "to each side." + ("" if self.shown.all() else " The curve is omitted where there are too few samples.")
         )
 
 

@@ -96,7 +96,8 @@ def _privacy(plan: Plan) -> Figure:
         for epsilon, remove, add, stderr in zip(curve.epsilons, curve.remove, curve.add, curve.stderrs, strict=True)
     ]
     table = Table(["ε", "δ, remove", "δ, add", "standard error of the larger"], rows)
-    return Figure("privacy", figures.privacy(plan), curve.words, table)
+    words = curve.words + (" The guarantee is the certified point." if plan.certified and not curve.exact else "")
+    return Figure("privacy", figures.privacy(plan), words, table)
 
 
 def _by_bands(plan: Plan, quantity: str) -> Figure:
