@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib
 from matplotlib.figure import Figure
 
-from minsep.show.report.static import STYLE
+from minsep.show.plots.pictures import STYLE
 
 
 @contextmanager

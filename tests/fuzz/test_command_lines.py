@@ -197,9 +197,9 @@ def test_words_in_any_order_end_as_they_should(case):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("--batch-size=5e-324", "batch_size is 5e-324, but it must not be that small"),
-        ("--examples=1e308", "examples is 1"),
-        ("--max-batch-size=1e308", "batch_size is 1"),
+        ("--batch-size=5e-324", "--batch-size is 5e-324, but it must not be that small"),
+        ("--examples=1e308", "--examples is 1"),
+        ("--max-batch-size=1e308", "--max-batch-size is 1"),
         ("--noise-multiplier=5e-324", "too large or too small to compute with"),
         ("--noise-multiplier=1e308", "too large or too small to compute with"),
     ],

@@ -33,8 +33,8 @@ def test_an_exact_curve_is_called_computed() -> None:
     assert curve.shown.all()
     assert data.gains(plan) == ["It is the best of the baselines: no other candidate has a smaller error."]
     assert data.gain_over_baseline(plan) is None
-    for proof in data.proofs(plan.certificate):
-        assert proof.summary.startswith("computed from the privacy loss distribution")
+    for _, _, summary, _ in data.proof_rows(plan.certificate):
+        assert summary.startswith("computed from the privacy loss distribution")
 
 
 def test_estimates_that_drown_in_their_error_are_not_drawn() -> None:
@@ -107,13 +107,15 @@ def test_long_runs_are_thinned() -> None:
 def test_coefficients_are_beside_those_of_the_paper_if_tuned(plan: Plan) -> None:
     found = data.coefficients(plan)
     assert found.paper is not None
+    assert found.chosen.tolist() == plan.mechanism.strategy.dense()[: found.chosen.size, 0].tolist()
     assert np.linalg.norm(found.chosen) == pytest.approx(1)
     assert found.chosen[1] / found.chosen[0] == pytest.approx(0.7 * found.paper[1] / found.paper[0])
 
 
 def test_proofs_are_those_of_the_certificate_in_its_own_words(plan: Plan) -> None:
-    for shown, proof in zip(data.proofs(plan.certificate), plan.certificate.proofs, strict=True):
-        assert (shown.direction, shown.summary, shown.passed) == (proof.direction, proof.summary(), proof.passed)
+    for row, proof in zip(data.proof_rows(plan.certificate), plan.certificate.proofs, strict=True):
+        direction, _, summary, outcome = row
+        assert (direction, summary, outcome == "passed") == (proof.direction, proof.summary(), proof.passed)
 
 
 def test_ratios_and_the_colours_they_span(comparison: Comparison) -> None:

@@ -35,6 +35,13 @@ class Links(HTMLParser):
         self.links += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "action", "data")]
 
 
+def refused(plan: Plan) -> Plan:
+    """The plan, with a certificate that did not pass."""
+    certificate = minsep.certify(plan.mechanism, 0.01, 1e-9, max_samples=1000, seed=0)
+    assert not certificate.passed
+    return replace(plan, certificate=certificate)
+
+
 @pytest.mark.parametrize("name", ["plan", "comparison"])
 def test_pages_load_nothing(pages: dict[str, Path], name: str) -> None:
     text = pages[name].read_text()
@@ -65,10 +72,15 @@ def test_a_report_ends_with_the_lines_that_train(plan: Plan, pages: dict[str, Pa
     shown = text[text.index('<pre id="training"') :]
     assert unescape(shown[shown.index(">") + 1 : shown.index("</pre>")]) == lines
     assert "is stable up to clip norm" in shown
-    refused = replace(plan, certificate=minsep.certify(plan.mechanism, 0.01, 1e-9, max_samples=1000, seed=0))
-    assert not refused.certificate.passed
-    write_report(refused, tmp_path / "refused.html")
+    write_report(refused(plan), tmp_path / "refused.html")
     assert "Train with this plan" not in (tmp_path / "refused.html").read_text()
+
+
+def test_only_a_certified_plan_has_a_certified_point(plan: Plan, pages: dict[str, Path], tmp_path: Path) -> None:
+    promises = ("The guarantee is the certified point", "with certified noise")
+    assert all(promise in pages["plan"].read_text() for promise in promises)
+    write_report(refused(plan), tmp_path / "refused.html")
+    assert not any(promise in (tmp_path / "refused.html").read_text() for promise in promises)
 
 
 def test_an_interrupted_write_leaves_the_old_file(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,6 +109,17 @@ def test_pictures(plan: Plan, comparison: Comparison, tmp_path: Path, suffix: st
         assert first.read_bytes() == second.read_bytes()
 
 
+def test_a_picture_says_how_its_comparison_was_calibrated(comparison: Comparison, tmp_path: Path) -> None:
+    texts = {}
+    for verified in (False, True):
+        path = tmp_path / f"{verified}.svg"
+        plot_comparison(replace(comparison, verified=verified), path)
+        texts[verified] = path.read_text()
+    assert "estimates" in texts[False]
+    assert "estimates" not in texts[True]
+    assert "calibrated by the paper's verifier" in texts[True]
+
+
 def test_other_suffixes_and_folders_are_refused_at_once(plan: Plan, comparison: Comparison, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"but its suffix must be .png or .svg."):
         plot(plan, tmp_path / "plan.gif")
@@ -107,7 +130,7 @@ def test_other_suffixes_and_folders_are_refused_at_once(plan: Plan, comparison: 
             write(what, tmp_path / "nowhere" / "page.html")  # type: ignore[operator]
 
 
-@pytest.mark.parametrize(("package", "module"), [("plotly", "page"), ("matplotlib", "static")])
+@pytest.mark.parametrize(("package", "module"), [("plotly", "interactive"), ("matplotlib", "pictures")])
 def test_a_missing_extra_is_one_sentence(
     plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, module: str
 ) -> None:
@@ -118,9 +141,8 @@ def test_a_missing_extra_is_one_sentence(
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         return real(name, *rest, **named)
 
-    for loaded in [
-        name for name in sys.modules if name in (f"minsep.show.report.{module}", "minsep.show.report.figures")
-    ]:
+    users = (f"minsep.show.plots.{module}", "minsep.show.report.page", "minsep.show.report.pictures")
+    for loaded in [name for name in sys.modules if name in users]:
         monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ImportError, match=re.escape(f"need {package}: pip install 'minsep[report]'.")):
@@ -139,7 +161,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def test_colours_have_contrast_by_day_and_by_night() -> None:
-    style = (files("minsep.show.report") / "assets" / "page.css").read_text()
+    style = (files("minsep.show.templates") / "report.css").read_text()
     themes = [dict(re.findall(r"--(\w+): (#\w{6});", part)) for part in style.split("prefers-color-scheme: dark")[:2]]
     assert {"paper", "ink", "quiet", "accent", "good", "bad"} <= set(themes[0]) & set(themes[1])
     for theme, shade in zip(themes, (lambda colour: colour, palette.NIGHT.__getitem__), strict=True):

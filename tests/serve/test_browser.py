@@ -151,14 +151,14 @@ def test_presets_fill_in_the_form(browser: Any, served: Served) -> None:
         page.problems.clear()  # of the requests that the test itself aborted
 
 
-def test_errors_sit_beside_their_fields_in_the_words_of_the_command_line(browser: Any, served: Served) -> None:
+def test_errors_sit_beside_their_fields_with_their_labels(browser: Any, served: Served) -> None:
     with opened(browser, served, EXACT) as page:
         answered(page)
         page.fill("#batch_size", "2000")
         page.fill("#delta", "lots")
         until(page, "document.getElementById('delta-problem').textContent !== ''")
         assert page.inner_text("#delta-problem") == (
-            "delta is 'lots', but it is not a number: write it as 1024, 1,024 or 1e-5."
+            "Delta (δ) is 'lots', but it is not a number: write it as 1024, 1,024 or 1e-5."
         )
         assert page.get_attribute("#delta", "aria-invalid") == "true"
         assert page.is_disabled("#certify")
@@ -178,7 +178,7 @@ def test_errors_sit_beside_their_fields_in_the_words_of_the_command_line(browser
             "1e-3",
         ]
         result = CliRunner().invoke(app, ["plan", *numbers])
-        assert words in str(result.exception)
+        assert str(result.exception) == words.replace("Batch size", "--batch-size")
         assert "at most 1,000" in words
         page.fill("#batch_size", "50")
         until(page, "document.getElementById('batch_size-problem').textContent === ''")

@@ -34,7 +34,10 @@ OPTIONS = {
         ({"epsilon": "1e400"}, {"epsilon": "Epsilon (ε) is inf, but it must be a finite number"}),
         ({"delta": "1"}, {"delta": "Delta (δ) is 1.0, but it must be a finite number"}),
         ({"delta": "0", "epsilon": "-1"}, {"delta": "Delta (δ) is 0.0", "epsilon": "Epsilon (ε) is -1.0"}),
-        ({"max_batch_size": "7"}, {"max_batch_size": "Largest batch is 7, but it must be an integer of at least 50."}),
+        (
+            {"max_batch_size": "7"},
+            {"max_batch_size": "Largest batch is 7, but it must be an integer of at least 50 and"},
+        ),
         (
             {"min_sep": "21"},
             {"min_sep": "Separation of b-min-sep is 21, but it must be an integer of at least 1 and at most 20."},

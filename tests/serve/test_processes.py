@@ -112,5 +112,5 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         words = refused("--port", str(port), "--folder", str(tmp_path))
-    assert f"Error: port is {port}, but it cannot be used" in words
-    assert "port is 99999, but it must be an integer of at least 0 and at most 65,535." in refused("--port", "99999")
+    assert f"Error: --port is {port}, but it cannot be used" in words
+    assert "--port is 99999, but it must be an integer of at least 0 and at most 65,535." in refused("--port", "99999")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 TASK, BUDGET, SEARCH = "The task", "The budget", "The search"
 DEFAULT_NOISE_MEMORY = 16 << 30
+_MOST_TRUNCATED = 2**32 - 1
 
 
 def _planned() -> tuple[str, ...]:
@@ -174,6 +175,7 @@ class Request:
                 TASK,
                 whole=True,
                 at_least=1,
+                at_most=_MOST_TRUNCATED,
                 page=Page(Slider(1, 1e6, whole=True)),
             )
         ),

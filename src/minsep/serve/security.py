@@ -9,6 +9,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from minsep.show.templates import render
+
 # Scripts and styles come from files of the package alone. Plotly writes its rules into a style sheet of the page, and
 # sets the style of elements by script: neither needs inline styles to be allowed.
 POLICY = (
@@ -32,14 +34,6 @@ HEADERS = {
 MOST_BYTES = 16_384  # of a request's body
 _SAFE = ("GET", "HEAD")
 _OPEN = ("/assets/",)
-_ASK = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>minsep</title>
-<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">
-<link rel="stylesheet" href="/assets/page.css"></head><body class="alone"><main><h1>This page needs its token</h1>
-<p>Open the link that <code>minsep serve</code> printed, or paste the token at its end here.</p>
-<form method="get" action="/"><label for="token">Token</label>
-<input id="token" name="token" required autocomplete="off" spellcheck="false">{hidden}<button>Open</button></form>
-<p>If you followed a link from another page, <a href="{again}">open it again from here</a>.</p></main></body></html>
-"""
 
 
 class Guard:
@@ -119,13 +113,8 @@ class Guard:
     def _ask(self, scope: Scope, query: list[tuple[str, str]]) -> Response:
         if scope["path"] != "/" or scope["method"] != "GET":
             return PlainTextResponse("The token is missing: open the link that `minsep serve` printed.", 401)
-        from html import escape
-
-        hidden = "".join(
-            f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">' for name, value in query
-        )
-        again = escape("/" + (f"?{urlencode(query)}" if query else ""))
-        return HTMLResponse(_ASK.format(hidden=hidden, again=again), 401)
+        again = "/" + (f"?{urlencode(query)}" if query else "")
+        return HTMLResponse(render("token.html", query=query, again=again), 401)
 
 
 def _navigates(scope: Scope, headers: Headers) -> bool:

@@ -58,7 +58,7 @@ def plot(plan: Plan, path: str | os.PathLike[str]) -> None:
     kind = picture_format(path)
     check_folder(path=path)
     with needing("matplotlib"):
-        from minsep.show.report.static import plan_picture
+        from minsep.show.report.pictures import plan_picture
     write_whole(path, plan_picture(plan, kind))
 
 
@@ -103,7 +103,7 @@ def plot_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> Non
     kind = picture_format(path)
     check_folder(path=path)
     with needing("matplotlib"):
-        from minsep.show.report.static import comparison_picture
+        from minsep.show.report.pictures import comparison_picture
     write_whole(path, comparison_picture(comparison, kind))
 
 

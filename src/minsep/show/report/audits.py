@@ -9,7 +9,7 @@ from minsep.auditing.bound import least_probability
 from minsep.core.arrays import FloatArray
 from minsep.core.budget import most_true_positives
 from minsep.show import palette
-from minsep.show.report.static import STYLE, picture_bytes
+from minsep.show.plots.pictures import STYLE, picture_bytes
 
 _CONFIDENCE = 0.99
 

@@ -14,7 +14,6 @@ from minsep.mechanism import Mechanism
 from minsep.participation import families
 from minsep.participation.truncation import PADDING
 from minsep.planning import Candidate, Comparison, Plan
-from minsep.strategy import BandedToeplitz
 from minsep.training.stability import largest_stable_clip_norm
 
 # From a quarter of epsilon to twice epsilon: with 35 steps, one of them ends at epsilon.
@@ -57,8 +56,7 @@ class Curve:
         of_bound = " of an upper bound" if self.upper_bound else ""
         return (
             f"An estimate{of_bound} from {self.samples:,} samples, not a guarantee: the band is two standard errors "
-            "to each side. The guarantee is the certified point."
-            + ("" if self.shown.all() else " The curve is omitted where there are too few samples.")
+            "to each side." + ("" if self.shown.all() else " The curve is omitted where there are too few samples.")
         )
 
 
@@ -128,16 +126,6 @@ class Coefficients:
 
     chosen: FloatArray
     paper: FloatArray | None
-
-
-@dataclass(frozen=True)
-class Proof:
-    """How one direction of a certificate was proven, in words."""
-
-    direction: str
-    question: str
-    summary: str
-    passed: bool
 
 
 def key_numbers(plan: Plan) -> list[tuple[str, str, str]]:
@@ -252,21 +240,19 @@ def _batch_sizes(mechanism: Mechanism, num_examples: int, seed: int) -> BatchSiz
 
 def coefficients(plan: Plan) -> Coefficients:
     """Return the coefficients of the chosen strategy, and of the paper's if it was tuned."""
-    strategy = plan.mechanism.strategy
-    assert isinstance(strategy, BandedToeplitz)
     tuned = plan.chosen.shrink != 1.0
     paper = replace(plan.chosen, shrink=1.0).strategy(plan.request).coefficients if tuned else None
-    return Coefficients(strategy.coefficients, paper)
+    return Coefficients(plan.chosen.strategy(plan.request).coefficients, paper)
 
 
-def proofs(certificate: Certificate) -> list[Proof]:
-    """Return how both directions were proven, in words."""
+def proof_rows(certificate: Certificate) -> list[list[str]]:
+    """Return a row for each direction: what it bounds, how that was shown, and with which outcome."""
     questions = {
         "remove": "How much more likely an outcome is with an example than without it",
         "add": "How much more likely an outcome is without an example than with it",
     }
     return [
-        Proof(proof.direction, questions[proof.direction], proof.summary(), proof.passed)
+        [proof.direction, questions[proof.direction], proof.summary(), "passed" if proof.passed else "refused"]
         for proof in certificate.proofs
     ]
 
@@ -288,6 +274,13 @@ def widest(comparison: Comparison, others: tuple[str, ...]) -> float:
     """Return the half width of a colour scale of log2 ratios, centred at ratio 1, that several maps share."""
     largest = max(float(np.abs(np.log2(ratios(comparison, other))).max()) for other in others)
     return max(largest, math.log2(1.1))
+
+
+def certainty(comparison: Comparison) -> str:
+    """Return how the noise of a comparison was found and what its numbers are worth, in a sentence."""
+    if comparison.verified:
+        return "Noise is calibrated by the paper's verifier, in powers of 1.01; the numbers are not guarantees."
+    return "Numbers are estimates, not guarantees."
 
 
 def verdict(comparison: Comparison, other: str) -> str:

@@ -21,13 +21,13 @@ from minsep.show.statements.composition import Composition, compose
 from minsep.show.statements.content import Section, rounded_up
 from minsep.show.statements.markdown import as_markdown
 from minsep.show.statements.odds import estimated_true_positives
-from minsep.show.statements.page import as_page
+from minsep.show.templates import render
 
 _UNNAMED = "certificate.json"
 
 
 @dataclass(frozen=True)
-class Run:
+class CertifiedRun:
     """One certified run of a statement.
 
     - `name` is the name of the certificate's file, and `digest` the SHA-256 of its text.
@@ -56,7 +56,7 @@ class Statement:
     - `composition` is the privacy of all runs together; None if there is one run.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[CertifiedRun, ...]
     model: str
     data: str
     composition: Composition | None
@@ -134,7 +134,7 @@ class Statement:
 
     def to_html(self) -> str:
         """Return the statement as one HTML page without scripts, to read and to print."""
-        return as_page(self.title, self.summary, self.sections)
+        return render("statement.html", title=self.title, summary=self.summary, sections=self.sections)
 
     def to_json(self) -> str:
         """Return the statement as JSON, for programs."""
@@ -164,7 +164,7 @@ class Statement:
         }
 
 
-def _run_as_data(run: Run) -> dict[str, Any]:
+def _run_as_data(run: CertifiedRun) -> dict[str, Any]:
     certificate, mechanism = run.certificate, run.mechanism
     return {
         "certificate": run.name,
@@ -225,7 +225,7 @@ def statement(
     read = [_read(each) for each in certificates]
     _check(read, delta)
     runs = tuple(
-        Run(
+        CertifiedRun(
             certificate,
             name,
             digest,
