@@ -261,7 +261,7 @@ def test_work_that_nobody_waits_for_ends(monkeypatch):
 
 
 def test_estimates_that_take_too_long_ask(monkeypatch):
-    monkeypatch.setattr(estimates, "PATIENCE", 0.05)
+    monkeypatch.setattr(estimates, "PATIENCE_SECONDS", 0.05)
 
     async def whole() -> None:
         works = Works()

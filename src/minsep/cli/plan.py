@@ -15,9 +15,9 @@ from minsep.cli.output import Files, print_grid, print_table, print_training, re
 from minsep.cli.progress import Bar
 from minsep.planning.request import TASK
 
-_SHOWN = 8
-_WORSE = 1.05  # than the best by another workload, from where on it is said
-_HEAVY = 10.0
+_ROWS_SHOWN = 8
+_RELATIVE_ERROR_WORTH_SAYING = 1.05  # than the best by another workload, from where on it is said
+_LARGE_NOISE_MULTIPLIER = 10.0
 _OF_THE_GRAPH = ("num_examples", "user_bound", "graph", "attempts")
 
 
@@ -240,10 +240,10 @@ def _print(result: Any, files: dict[str, str]) -> None:
         print(result.certificate.statement)
     from minsep.planning import rankings
 
-    other = [found for found in rankings(result) if found.plan_error > _WORSE * found.error]
+    other = [found for found in rankings(result) if found.plan_error > _RELATIVE_ERROR_WORTH_SAYING * found.error]
     for found in other[:1]:
         print(f"The ranking depends on the workload. {found.sentence}")
-    if result.mechanism.noise_multiplier > _HEAVY:
+    if result.mechanism.noise_multiplier > _LARGE_NOISE_MULTIPLIER:
         print(
             f"Epsilon {result.request.epsilon:g} at these settings needs a noise multiplier of "
             f"{result.mechanism.noise_multiplier:.3g}; the error of {result.request.workload.name} is "
@@ -262,7 +262,7 @@ def _largest_stable_clip_norm(result: Any) -> float:
 
 def _most_telling(tried: list[Any]) -> list[Any]:
     """Return the best few candidates, and the best of every scheme that is not among them."""
-    shown = tried[:_SHOWN]
+    shown = tried[:_ROWS_SHOWN]
     for name in dict.fromkeys(candidate.scheme for candidate in tried):
         if all(candidate.scheme != name for candidate in shown):
             shown.append(next(candidate for candidate in tried if candidate.scheme == name))

@@ -7,7 +7,7 @@ from typing import Any
 
 from minsep.core.progress import Pace, Progress, left_in_words
 
-_SECONDS = 10.0
+_SECONDS_BETWEEN_LINES = 10.0
 
 
 class Bar:
@@ -49,7 +49,7 @@ class Bar:
 
     def _say_at_times(self) -> None:
         start = time.monotonic()
-        while not self._ended.wait(_SECONDS):
+        while not self._ended.wait(_SECONDS_BETWEEN_LINES):
             words = ", ".join(filter(None, (self._under_way, self._left())))
             print(f"[{time.monotonic() - start:.0f} s] {words}", file=sys.stderr, flush=True)
 

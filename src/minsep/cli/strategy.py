@@ -5,7 +5,7 @@ import math
 from minsep.cli.options import Bands, Iterations, Json
 from minsep.cli.output import print_json, print_table
 
-_SHOWN = 8
+_COEFFICIENTS_SHOWN = 8
 
 
 def strategy(iterations: Iterations, bands: Bands, json: Json = False) -> None:
@@ -30,11 +30,11 @@ def strategy(iterations: Iterations, bands: Bands, json: Json = False) -> None:
             }
         )
         return
-    shown = " ".join(f"{value:.4f}" for value in best.coefficients[:_SHOWN])
+    shown = " ".join(f"{value:.4f}" for value in best.coefficients[:_COEFFICIENTS_SHOWN])
     print_table(
         f"Optimal banded Toeplitz strategy, {best.iterations:,} iterations, {best.bands} bands",
         {
-            "Coefficients": shown + (" ..." if best.bands > _SHOWN else ""),
+            "Coefficients": shown + (" ..." if best.bands > _COEFFICIENTS_SHOWN else ""),
             "Root mean squared error of prefix sums (noise multiplier 1)": f"{math.sqrt(best.mean_squared_error):.4g}",
             "Largest root mean squared error of a prefix sum": f"{math.sqrt(best.max_squared_error):.4g}",
             "Error relative to independent noise": f"{ratio:.3f}",

@@ -10,7 +10,7 @@ from minsep.participation.family import Family, Sizes, Style, doubling
 from minsep.participation.renewal import RenewalLaw
 from minsep.participation.scheme import MOST_ITERATIONS, ROUNDING, IndependentScheme, Scheme, check_feasible
 
-_MOST_WAITING = 100.0  # users' participations that would fall into their waits, up to which the recursion is fast
+_MOST_LOG_WAITING = 100.0  # -log of the chance that a user's examples never wait: beyond it the recursion is slow
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,4 +130,4 @@ class ColdMinSepFamily(Family):
 def _is_fast_for_users(sizes: Sizes, separation: int) -> bool:
     """Return whether a user's examples rarely wait for each other, so that the recursion over them is fast."""
     prob = sizes.rate / max(1 - sizes.rate * (separation - 1), sizes.rate)
-    return prob < 1 and -sizes.user_bound * separation * math.log1p(-prob) <= _MOST_WAITING
+    return prob < 1 and -sizes.user_bound * separation * math.log1p(-prob) <= _MOST_LOG_WAITING

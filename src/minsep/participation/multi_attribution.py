@@ -32,7 +32,7 @@ SILENT_NEIGHBOURS = Assumption(
 )
 
 # Iterations, in units of min_sep, by which batches that participation blocks are stable (docs/attribution.md).
-_SETTLED = 32
+_SEPARATIONS_UNTIL_SETTLED = 32
 _MOST_USER_BOUND = 10_000
 
 
@@ -106,7 +106,7 @@ class MultiAttributionMinSep(Scheme):
         if graph is not None and not shared:
             graph.check_one_owner()
         if burn_in is None:
-            burn_in = separation - 1 if block == "sampled" else _SETTLED * (separation - 1)
+            burn_in = separation - 1 if block == "sampled" else _SEPARATIONS_UNTIL_SETTLED * (separation - 1)
         burn_in = validate.integer(burn_in=burn_in, at_least=0, at_most=MOST_ITERATIONS)
         values = {
             "min_sep": separation,

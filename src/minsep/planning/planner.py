@@ -18,7 +18,7 @@ from minsep.planning.cutting import size_that_suffices
 from minsep.planning.request import WORKLOAD, Request, questions
 from minsep.planning.search import Search, error_of, noise_of
 
-_TUNED = 2  # candidates
+_CANDIDATES_TUNED = 2
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ def _sufficient_size(cut: list[Candidate], request: Request) -> int:
 def _worth_tuning(ranked: list[Candidate]) -> list[Candidate]:
     """Return the best few that are tunable, and the best with more bands: what is shrunk can have more of them."""
     tunable = [one for one in ranked if one.bands > 1 and not one.exact]
-    best = tunable[:_TUNED]
+    best = tunable[:_CANDIDATES_TUNED]
     most = max((one.bands for one in best), default=0)
     more = (one for one in tunable if most < one.bands <= 2 * most)
     return [*best, *list(more)[:1]]

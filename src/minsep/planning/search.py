@@ -28,17 +28,17 @@ from minsep.planning.candidates import Candidate
 from minsep.planning.cutting import reason_not_to_cut
 from minsep.planning.request import Request
 
-_SAMPLES, _TUNING_SAMPLES = 1_000, 4_000
-_TOLERANCE, _TUNING_TOLERANCE = 0.25, 0.1  # in the logarithm of delta
-_SHRINKS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.17, 0.12)
-_FIRST_SHRINK = 3
-_STILL_IN_IT = 1.06  # times the least error, as far as few samples show it
-AS_GOOD = 1.01
-"""What the estimates resolve, about: errors closer than that are a tie."""
-_EXACT_TOLERANCE = 0.002
-_SPACING, _LEAST_SPACING, _MOST_SPACING = 0.04, 1e-4, 4e-3  # of losses; the first in typical losses of a step
+_ROUGH_SAMPLES, _CLOSE_SAMPLES = 1_000, 4_000
+_ROUGH_LOG_DELTA, _CLOSE_LOG_DELTA = 0.25, 0.1  # how far estimates may be from the delta that is asked for
+_SHRINK_FACTORS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.17, 0.12)
+_FIRST_SHRINK_PLACE = 3
+_RELATIVE_ERROR_OF_THE_RACE = 1.06  # times the lowest error: what rough estimates leave in the race
+RELATIVE_ERROR_OF_A_TIE = 1.01
+"""Errors within this factor are a tie: closer ones the estimates cannot tell apart."""
+_EXACT_NOISE_TOLERANCE = 0.002
+_SPACING_IN_TYPICAL_LOSSES, _LEAST_SPACING, _MOST_SPACING = 0.04, 1e-4, 4e-3  # a typical loss is that of one step
 _PAPERS_STEP = 1.01
-_LONGEST_SAMPLED = 50_000
+_MOST_SAMPLED_ITERATIONS = 50_000
 _GUESSED_DIGITS = 2  # of where to look first, so that searches begin at the same place everywhere
 
 
@@ -78,7 +78,7 @@ class Search:
                         design,
                         self._budget.epsilon,
                         self._budget.delta,
-                        _EXACT_TOLERANCE,
+                        _EXACT_NOISE_TOLERANCE,
                         self._spacing,
                         _nearest(known, apart, candidate.bands),
                     ).noise_multiplier
@@ -88,22 +88,24 @@ class Search:
             elif not has_pair(design):
                 tried.append(replace(candidate, skipped="no accounting is known for it"))
                 continue
-            elif self._request.iterations > _LONGEST_SAMPLED:
-                most = f"{_LONGEST_SAMPLED:,}"
+            elif self._request.iterations > _MOST_SAMPLED_ITERATIONS:
+                most = f"{_MOST_SAMPLED_ITERATIONS:,}"
                 tried.append(replace(candidate, skipped=f"plans sample runs of at most {most} iterations"))
                 continue
             elif reason := reason_not_to_cut(candidate, self._request):
                 tried.append(replace(candidate, skipped=reason, cut=True))
                 continue
             else:
-                needed = self._estimate(design, _nearest(known, apart, candidate.bands), _SAMPLES, _TOLERANCE)
+                needed = self._estimate(
+                    design, _nearest(known, apart, candidate.bands), _ROUGH_SAMPLES, _ROUGH_LOG_DELTA
+                )
             known[apart, candidate.bands] = needed
             tried.append(self._measured(candidate, needed))
         return tried
 
     def refine(self, tried: list[Candidate]) -> list[Candidate]:
         """Return the candidates, those that are still in the race with a better estimate."""
-        most = _STILL_IN_IT * min(map(error_of, tried))
+        most = _RELATIVE_ERROR_OF_THE_RACE * min(map(error_of, tried))
         leading = [candidate for candidate in tried if not candidate.exact and error_of(candidate) <= most]
         for place, candidate in enumerate(leading):
             self._tell("estimating", f"{candidate.name}, again", place, len(leading))
@@ -124,7 +126,7 @@ class Search:
 
         def measure(step: int) -> float:
             if step not in known:
-                shrunk = replace(candidate, shrink=_SHRINKS[step])
+                shrunk = replace(candidate, shrink=_SHRINK_FACTORS[step])
                 self._tell("tuning", f"the strategy of {candidate.name}, factor {shrunk.shrink:g}", place, total)
                 near = known[min(known, key=lambda other: abs(other - step))]
                 # With amplification the noise follows the sum of the coefficients more than their norm.
@@ -132,25 +134,31 @@ class Search:
                 known[step] = self._closely(shrunk, noise_of(near) * ratio)
             return error_of(known[step])
 
-        step = _FIRST_SHRINK
+        step = _FIRST_SHRINK_PLACE
         for direction in (1, -1):
-            while 0 <= step + direction < len(_SHRINKS) and measure(step + direction) < measure(step):
+            while 0 <= step + direction < len(_SHRINK_FACTORS) and measure(step + direction) < measure(step):
                 step += direction
         return list(known.values())
 
     def _closely(self, candidate: Candidate, guess: float) -> Candidate:
-        needed = self._estimate(candidate.design(self._request), guess, _TUNING_SAMPLES, _TUNING_TOLERANCE)
+        needed = self._estimate(candidate.design(self._request), guess, _CLOSE_SAMPLES, _CLOSE_LOG_DELTA)
         return self._measured(candidate, needed)
 
     def choose(self, tried: list[Candidate]) -> Candidate:
         """Return the best candidate; of those that are tied with it, the one that is certified with least work."""
-        near_best = [candidate for candidate in tried if error_of(candidate) <= AS_GOOD * error_of(tried[0])]
+        near_best = [
+            candidate for candidate in tried if error_of(candidate) <= RELATIVE_ERROR_OF_A_TIE * error_of(tried[0])
+        ]
         return min(near_best, key=self._work_for_add) if len(near_best) > 1 else tried[0]
 
     def ties(self, chosen: Candidate, tried: list[Candidate]) -> tuple[Candidate, ...]:
         """Return the candidates of other schemes, separations or bands that the estimates cannot tell from one."""
         own = next((one for one in tried if _same_design(one, chosen)), chosen)
-        close = (one for one in tried if error_of(own) / AS_GOOD <= error_of(one) <= AS_GOOD * error_of(own))
+        close = (
+            one
+            for one in tried
+            if error_of(own) / RELATIVE_ERROR_OF_A_TIE <= error_of(one) <= RELATIVE_ERROR_OF_A_TIE * error_of(own)
+        )
         best: dict[tuple[str, int, int], Candidate] = {}
         for one in close:
             best.setdefault((one.scheme, one.bands, one.min_sep), one)
@@ -179,7 +187,7 @@ class Search:
             return candidate
         design, budget = candidate.design(self._request), self._budget
         half = replace(budget, delta=budget.delta / 2)
-        near = self._estimate(design, noise_of(candidate), _TUNING_SAMPLES, _TUNING_TOLERANCE, half)
+        near = self._estimate(design, noise_of(candidate), _CLOSE_SAMPLES, _CLOSE_LOG_DELTA, half)
         prover = Prover(budget.epsilon, verifier_for("fixed", budget.delta), compute=self._compute)
         first = math.floor(math.log(near) / math.log(_PAPERS_STEP)) - 1
         for attempt in count():
@@ -239,7 +247,7 @@ class Search:
     def _spacing(self) -> float:
         """Spacing of privacy losses that is fine enough to rank by."""
         typical = self._budget.epsilon / math.sqrt(self._request.iterations)
-        return min(max(_SPACING * typical, _LEAST_SPACING), _MOST_SPACING)
+        return min(max(_SPACING_IN_TYPICAL_LOSSES * typical, _LEAST_SPACING), _MOST_SPACING)
 
     def _sum_of_coefficients(self, candidate: Candidate) -> float:
         return float(candidate.strategy(self._request).coefficients.sum())

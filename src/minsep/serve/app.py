@@ -33,8 +33,8 @@ from minsep.serve.store import FILES, Run, Store
 from minsep.serve.workers import Message, warm_up
 from minsep.show import palette
 
-MOST_WAITING = 50
-PATIENCE_TO_CERTIFY = 600.0
+MOST_RUNS_WAITING = 50
+PATIENCE_TO_CERTIFY_SECONDS = 600.0
 _ASSETS = files("minsep.serve") / "assets"
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".html": "text/html", ".svg": "image/svg+xml"}
 _PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
@@ -98,10 +98,10 @@ class Server:
         """Queue a certification."""
         body = await _json(request)
         asked = _request(body)
-        if self.jobs.length >= MOST_WAITING:
-            raise HTTPException(429, f"{MOST_WAITING} runs are waiting: cancel some, or come back later.")
+        if self.jobs.length >= MOST_RUNS_WAITING:
+            raise HTTPException(429, f"{MOST_RUNS_WAITING} runs are waiting: cancel some, or come back later.")
         seconds = seconds_of(asked)
-        if seconds > PATIENCE_TO_CERTIFY and body.get("patient") is not True:
+        if seconds > PATIENCE_TO_CERTIFY_SECONDS and body.get("patient") is not True:
             words = f"This certificate would take about {in_words(seconds)} or more. Go on?"
             return JSONResponse({"question": words}, 409)
         return JSONResponse(self._summary(self.jobs.add(asked)), 201)

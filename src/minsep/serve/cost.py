@@ -6,8 +6,8 @@ from minsep.accounting import needs_samples
 from minsep.planning import Request
 from minsep.planning.candidates import candidates
 
-_SECONDS = 1.5e-4  # for one iteration of one candidate, estimated from samples on one core
-_TINY_DELTA, _SLOWER = 1e-6, 4.0  # below which estimates take so many times as long
+_SECONDS_AN_ITERATION = 1.5e-4  # for one iteration of one candidate, estimated from samples on one core
+_TINY_DELTA, _FACTOR_OF_TINY_DELTA = 1e-6, 4.0  # below which estimates take so many times as long
 _MOST_LOG_STATES = 20.0  # for ever, and yet a number
 
 
@@ -19,7 +19,12 @@ def seconds_of(request: Request) -> float:
     """
     sampled = [one for one in candidates(request) if needs_samples(one.scheme) and not one.skipped]
     count = sum(_states(one.min_sep, request.user_bound) for one in sampled)
-    return _SECONDS * (_SLOWER if request.delta < _TINY_DELTA else 1.0) * count * request.iterations
+    return (
+        _SECONDS_AN_ITERATION
+        * (_FACTOR_OF_TINY_DELTA if request.delta < _TINY_DELTA else 1.0)
+        * count
+        * request.iterations
+    )
 
 
 def _states(separation: int, user_bound: int) -> float:

@@ -15,12 +15,12 @@ from minsep.serve.cost import seconds_of
 from minsep.serve.inputs import by_field
 from minsep.serve.workers import Message, Send, messages
 
-PATIENCE = 60.0
+PATIENCE_SECONDS = 60.0
 """Seconds: estimates that should take longer are asked for first."""
-MOST_PATIENCE = 1800.0
-_KEPT = 64  # finished answers
-_AT_ONCE = 2
-_LINGER = 3.0  # seconds that work goes on for a page that is being reloaded
+MOST_PATIENCE_SECONDS = 1800.0
+_ANSWERS_KEPT = 64  # finished answers
+_PLANS_AT_ONCE = 2
+_SECONDS_OF_GRACE = 3.0  # seconds that work goes on for a page that is being reloaded
 _EPSILON_STEPS = (0.25, 0.5, 0.71, 1.41, 2.0, 4.0)
 _LEAST_EPSILON, _MOST_EPSILON = 0.01, 100.0
 
@@ -113,12 +113,12 @@ class Estimates:
     def __init__(self, workers: int | None = None) -> None:
         self._workers = workers
         self._shared: OrderedDict[tuple[Request, bool], _Shared] = OrderedDict()
-        self._turn = asyncio.Semaphore(_AT_ONCE)
+        self._turn = asyncio.Semaphore(_PLANS_AT_ONCE)
 
     async def follow(self, request: Request, patient: bool) -> AsyncIterator[Message]:
         """Yield the messages of a plan from the first on.
 
-        - `patient` is whether to go on where it takes longer than `PATIENCE`.
+        - `patient` is whether to go on where it takes longer than `PATIENCE_SECONDS`.
         """
         key = request, patient
         shared = self._shared.get(key)
@@ -133,7 +133,7 @@ class Estimates:
         finally:
             shared.readers -= 1
             if not shared.readers and not shared.ended:
-                asyncio.get_running_loop().call_later(_LINGER, self._abandon, key)
+                asyncio.get_running_loop().call_later(_SECONDS_OF_GRACE, self._abandon, key)
 
     async def close(self) -> None:
         """End all work."""
@@ -151,12 +151,12 @@ class Estimates:
 
     def _make_room(self) -> None:
         ended = [key for key, shared in self._shared.items() if shared.ended and not shared.readers]
-        for key in ended[: max(0, len(ended) - _KEPT)]:
+        for key in ended[: max(0, len(ended) - _ANSWERS_KEPT)]:
             del self._shared[key]
 
     async def _work(self, shared: _Shared, request: Request, patient: bool) -> None:
         seconds = seconds_of(request)
-        asks = seconds > PATIENCE and not patient
+        asks = seconds > PATIENCE_SECONDS and not patient
         tried = exact_part(request) if asks else request
         if asks:
             await shared.add(_question(f"Estimates of {' and '.join(_sampled(request))} would take about", seconds))
@@ -169,7 +169,7 @@ class Estimates:
         self._make_room()
 
     async def _estimate(self, shared: _Shared, request: Request, patient: bool) -> None:
-        seconds = MOST_PATIENCE if patient else PATIENCE
+        seconds = MOST_PATIENCE_SECONDS if patient else PATIENCE_SECONDS
         try:
             async with (
                 asyncio.timeout(seconds),
