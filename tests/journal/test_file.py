@@ -162,12 +162,12 @@ def test_lines_that_moved_are_refused(whole, tmp_path_factory, data):
 def test_other_files_are_refused_and_left_alone(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("other") / "other.txt"
     path.write_bytes(content)
-    if b'{"journal": 1'.startswith(content):
+    if b'{"journal": 2'.startswith(content):
         return
     assert "another kind of file" in refusal(path)
 
 
-@pytest.mark.parametrize("content", ['{"journal": "Nature", "year": 1905}', '{"journal": 1}', '{"journal": 1, "a": 2}'])
+@pytest.mark.parametrize("content", ['{"journal": "Nature", "year": 1905}', '{"journal": 2}', '{"journal": 3, "a": 2}'])
 def test_one_line_about_another_journal_is_refused_and_left_alone(tmp_path, content):
     path = tmp_path / "other.json"
     path.write_text(content)
@@ -200,7 +200,9 @@ def test_lines_of_another_program_are_refused_though_their_seals_are_right(whole
     for changed in (
         [header, *entries[1:]],
         [header, *entries, {"kind": "note", "of": "", "note": "more"}],
-        [header, *entries[:fold], entries[fold] | {"state": [1, [0.0]]}],
+        [header, *entries[:fold], entries[fold] | {"state": {"count": 1, "sums": [0.0]}}],
+        [header, *entries[:fold], entries[fold] | {"state": {"count": 1, "sums": [[0.0, 0.0]]}}],
+        [header, *entries[:fold], entries[fold] | {"state": [1, [0.0, 0.0]]}],
         [header, *entries[:fold], entries[fold] | {"state": None}],
         [header, *entries[:fold], {"kind": "fold", "of": entries[fold]["of"]}],
         [header, *entries[:fold], entries[fold] | {"chunks": "1"}],

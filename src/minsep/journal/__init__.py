@@ -6,6 +6,5 @@ the journal instead of drawing.
 """
 
 from minsep.journal.run import Run, begin, today
-from minsep.journal.states import from_plain, to_plain
 
-__all__ = ["Run", "begin", "from_plain", "to_plain", "today"]
+__all__ = ["Run", "begin", "today"]

@@ -11,8 +11,8 @@ from minsep.core.files import check_folder
 from minsep.journal.lines import FIRST, DamagedError, Entry, sealed, unsealed
 
 _SYNC_SECONDS = 0.5
-FORMAT = 1
-"""Which first line the journals of this version have."""
+FORMAT = 2
+"""The format of the journals of this version, which their first line names."""
 
 _ANY_OPENING = b'{"journal": '
 _OPENING = b'{"journal": %d, "versions": {"minsep": "' % FORMAT
