@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minsep
+from minsep.journal import call as journal_call
 from minsep.journal import file as journal_file
-from minsep.journal import run as journal_run
 from minsep.journal.file import JournalFile
 from minsep.journal.lines import FIRST, sealed
 from tests.journal.program import CHUNKS, Drawn, program
@@ -243,9 +243,9 @@ def test_equal_inputs_are_the_same_whatever_their_type(whole, tmp_path):
 def test_another_version_is_refused(whole, tmp_path, monkeypatch):
     path = tmp_path / "a.journal"
     path.write_bytes(whole[0])
-    here = journal_run.library_versions()
+    here = journal_call.library_versions()
     for name in here:
-        monkeypatch.setattr(journal_run, "library_versions", lambda name=name: here | {name: "9.9"})
+        monkeypatch.setattr(journal_call, "library_versions", lambda name=name: here | {name: "9.9"})
         assert f"{name} {here[name]}, and this is 9.9" in refusal(path)
 
 
@@ -254,7 +254,7 @@ def test_the_date_is_that_of_the_beginning(whole, tmp_path, monkeypatch):
     path = tmp_path / "a.journal"
     for day in ("1970-01-01", "2999-12-31"):
         path.write_bytes(content[: len(content) // 2])
-        monkeypatch.setattr(journal_run, "today", lambda day=day: day)
+        monkeypatch.setattr(journal_call, "today", lambda day=day: day)
         assert program(path) == outcome
 
 
@@ -303,7 +303,7 @@ def test_a_journal_is_for_its_owner_alone(tmp_path):
 def test_work_that_stays_in_this_process_is_done_where_the_call_does_it(tmp_path):
     cluster, two = minsep.Compute(cluster="tcp://127.0.0.1:1"), minsep.Compute(workers=2)
     for compute, local in ((cluster, minsep.Compute()), (two, two)):
-        with journal_run.begin(tmp_path / f"{compute.workers}.journal", "call", {}, 1, compute, None) as run:
+        with journal_call.begin(tmp_path / f"{compute.workers}.journal", "call", {}, 1, compute, None) as run:
             assert run.compute.local == local
 
 

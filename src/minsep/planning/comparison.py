@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from minsep.core import validation as validate
 from minsep.core.progress import Listener, Progress
 from minsep.engine import LOCAL, Compute
-from minsep.journal import Run, begin
+from minsep.journal import Call, begin
 from minsep.participation import BallsInBins
 from minsep.planning.candidates import Candidate, candidates
 from minsep.planning.families import PROPOSED
@@ -119,7 +119,7 @@ def compare(
         return run.finish(found, f"{len(cells)} settings compared")
 
 
-def _cell(task: Task, max_bands: int, verified: bool, run: Run) -> Cell:
+def _cell(task: Task, max_bands: int, verified: bool, run: Call) -> Cell:
     """Return the best candidates of each scheme for a task."""
     listed = candidates(task, COMPARED, max_bands, None, None, 0)
     search = Search(task, run.seed, run.compute, None)

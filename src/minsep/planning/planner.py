@@ -9,7 +9,7 @@ from minsep.attribution import AttributionGraph
 from minsep.core import validation as validate
 from minsep.core.progress import Listener
 from minsep.engine import LOCAL, Compute
-from minsep.journal import Run, begin
+from minsep.journal import Call, begin
 from minsep.mechanism import Mechanism
 from minsep.planning.candidates import Candidate, candidates
 from minsep.planning.cutting import size_that_suffices
@@ -180,7 +180,7 @@ def plan(
         model_size,
     )
 
-    def planned(run: Run, task: Task, estimate: bool, told: Callable[[Candidate], None] | None) -> Plan:
+    def planned(run: Call, task: Task, estimate: bool, told: Callable[[Candidate], None] | None) -> Plan:
         listed = list(candidates(task, schemes, max_bands, min_sep, model_size, noise_memory))
         search = Search(task, run.seed, run.compute, run.progress, attempts, model_size, told)
         return _plan(task, listed, tune, estimate, search)

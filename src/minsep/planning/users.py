@@ -8,7 +8,7 @@ from minsep.attribution import AttributionGraph, Bounded, bound_contributions
 from minsep.core import validation as validate
 from minsep.core.progress import Listener, Progress
 from minsep.engine import LOCAL, Compute
-from minsep.journal import Run, begin
+from minsep.journal import Call, begin
 from minsep.planning.planner import DEFAULT_NOISE_MEMORY, SCHEMES, Plan, dated, plan
 from minsep.strategy import Workload
 
@@ -110,7 +110,7 @@ def plan_users(
         raise ValueError(f"user_bounds is {user_bounds!r}, but it must be one or more different numbers.")
     schemes = tuple(schemes)
 
-    def planned(bound: int, run: Run) -> UserPlan:
+    def planned(bound: int, run: Call) -> UserPlan:
         bounded = bound_contributions(graph, bound, duplicates=duplicates)
 
         def tell(event: Progress) -> None:

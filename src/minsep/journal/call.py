@@ -32,7 +32,7 @@ def today() -> str:
 
 
 @dataclass(frozen=True)
-class Run:
+class Call:
     """What a call works with: the same whether it was interrupted or not.
 
     - `seed` is where samples come from, and `date` the day on which the call began.
@@ -71,7 +71,7 @@ def begin(
     seed: int | None,
     compute: Compute,
     progress: Listener | None,
-) -> Iterator[Run]:
+) -> Iterator[Call]:
     """Begin a call, or go on with it where its journal ends.
 
     - `journal` is the path of its journal, if it has one.
@@ -82,7 +82,7 @@ def begin(
         seed = validate.integer(seed=seed, at_least=0)
     used, date = secrets.randbits(128) if seed is None else seed, today()
     if journal is None:
-        yield Run(used, date, compute, progress)
+        yield Call(used, date, compute, progress)
         return
     task = {"call": call, **{name: _in_words(value) for name, value in inputs.items()}, "seed": seed}
     file = JournalFile(journal)
@@ -99,7 +99,7 @@ def begin(
                 progress(replace(event, replayed=log.replaying))
 
         journaled = JournaledCompute(compute.workers, compute.executor, inner=compute, log=log)
-        yield Run(header.seed, header.date, journaled, None if progress is None else tell, log)
+        yield Call(header.seed, header.date, journaled, None if progress is None else tell, log)
     finally:
         file.close()
 
