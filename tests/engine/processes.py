@@ -52,10 +52,10 @@ class ClusterOfProcesses:
         self._log.close()
 
     def _start(self, module, *options, **environment):
-        paths = os.pathsep.join([*filter(None, [environment.pop("before", None)]), str(ROOT)])
+        paths = [environment.pop("before", None), str(ROOT), os.environ.get("PYTHONPATH")]
         return subprocess.Popen(
             [sys.executable, "-m", f"distributed.cli.{module}", *options],
-            env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"} | environment,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"} | environment,
             stdout=self._log,
             stderr=self._log,
             cwd=self._folder,

@@ -196,7 +196,7 @@ def test_a_clock_that_moves_changes_nothing(monkeypatch):
         def now(cls, tz=None):
             return cls(1970, 1, 1, tzinfo=tz)
 
-    monkeypatch.setattr(import_module("minsep.journal.run"), "datetime", Moved)
+    monkeypatch.setattr(import_module("minsep.journal.call"), "datetime", Moved)
     after = certificate()
     assert after.date == "1970-01-01"
     assert after.proofs == before.proofs

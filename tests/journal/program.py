@@ -1,11 +1,14 @@
 """A small call with a journal: what certify and the others do, without their work."""
 
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
+from minsep.core.arrays import FloatArray
+from minsep.core.plain import from_plain, to_plain
 from minsep.engine import LOCAL
-from minsep.journal import begin, from_plain, to_plain
+from minsep.journal import begin
 from minsep.randomness import Key, KeyedWords
 
 CHUNKS = 12
@@ -29,9 +32,16 @@ class Drawn:
         self._then(len(self.chunks))
 
 
+@dataclass(frozen=True)
+class Sums:
+    """The state of a fold."""
+
+    count: int
+    sums: FloatArray
+
+
 def step(state, values):
-    count, sums = state
-    return count + 1, sums + np.array([values.sum(), 1 / 3 * (values**2).sum()])
+    return Sums(state.count + 1, state.sums + np.array([values.sum(), 1 / 3 * (values**2).sum()]))
 
 
 def program(journal, seed=None, *, folds=3, size=1, stop_at=None, drawn=None, compute=LOCAL, progress=None):
@@ -47,20 +57,20 @@ def program(journal, seed=None, *, folds=3, size=1, stop_at=None, drawn=None, co
         outcome = []
         for fold in range(folds):
             scale = run.compute.remember(
-                partial(remembered, run.seed, fold, drawn), to_plain, partial(from_plain, 0.0), "scale"
+                partial(remembered, run.seed, fold, drawn), to_plain, partial(from_plain, float), "scale"
             )
             work = partial(draw, run.seed, fold, drawn)
             enough = CHUNKS - 3 * fold
-            count, sums = run.compute.fold(
+            folded = run.compute.fold(
                 work,
                 CHUNKS,
-                (0, np.zeros(2)),
+                Sums(0, np.zeros(2)),
                 crashing,
-                lambda state, enough=enough: state[0] >= enough,
+                lambda state, enough=enough: state.count >= enough,
                 f"fold {fold}",
             )
-            run.compute.note(f"fold {fold} ended after {count} chunks")
-            outcome += [count, scale * float(sums[0]), float(sums[1])]
+            run.compute.note(f"fold {fold} ended after {folded.count} chunks")
+            outcome += [folded.count, scale * float(folded.sums[0]), float(folded.sums[1])]
         return run.finish((run.seed, run.date, tuple(outcome)), "done")
 
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minsep
+from minsep.journal import call as journal_call
 from minsep.journal import file as journal_file
-from minsep.journal import run as journal_run
 from minsep.journal.file import JournalFile
 from minsep.journal.lines import FIRST, sealed
 from tests.journal.program import CHUNKS, Drawn, program
@@ -162,12 +162,12 @@ def test_lines_that_moved_are_refused(whole, tmp_path_factory, data):
 def test_other_files_are_refused_and_left_alone(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("other") / "other.txt"
     path.write_bytes(content)
-    if b'{"journal": 1'.startswith(content):
+    if b'{"journal": 2'.startswith(content):
         return
     assert "another kind of file" in refusal(path)
 
 
-@pytest.mark.parametrize("content", ['{"journal": "Nature", "year": 1905}', '{"journal": 1}', '{"journal": 1, "a": 2}'])
+@pytest.mark.parametrize("content", ['{"journal": "Nature", "year": 1905}', '{"journal": 2}', '{"journal": 3, "a": 2}'])
 def test_one_line_about_another_journal_is_refused_and_left_alone(tmp_path, content):
     path = tmp_path / "other.json"
     path.write_text(content)
@@ -200,7 +200,9 @@ def test_lines_of_another_program_are_refused_though_their_seals_are_right(whole
     for changed in (
         [header, *entries[1:]],
         [header, *entries, {"kind": "note", "of": "", "note": "more"}],
-        [header, *entries[:fold], entries[fold] | {"state": [1, [0.0]]}],
+        [header, *entries[:fold], entries[fold] | {"state": {"count": 1, "sums": [0.0]}}],
+        [header, *entries[:fold], entries[fold] | {"state": {"count": 1, "sums": [[0.0, 0.0]]}}],
+        [header, *entries[:fold], entries[fold] | {"state": [1, [0.0, 0.0]]}],
         [header, *entries[:fold], entries[fold] | {"state": None}],
         [header, *entries[:fold], {"kind": "fold", "of": entries[fold]["of"]}],
         [header, *entries[:fold], entries[fold] | {"chunks": "1"}],
@@ -241,9 +243,9 @@ def test_equal_inputs_are_the_same_whatever_their_type(whole, tmp_path):
 def test_another_version_is_refused(whole, tmp_path, monkeypatch):
     path = tmp_path / "a.journal"
     path.write_bytes(whole[0])
-    here = journal_run.library_versions()
+    here = journal_call.library_versions()
     for name in here:
-        monkeypatch.setattr(journal_run, "library_versions", lambda name=name: here | {name: "9.9"})
+        monkeypatch.setattr(journal_call, "library_versions", lambda name=name: here | {name: "9.9"})
         assert f"{name} {here[name]}, and this is 9.9" in refusal(path)
 
 
@@ -252,7 +254,7 @@ def test_the_date_is_that_of_the_beginning(whole, tmp_path, monkeypatch):
     path = tmp_path / "a.journal"
     for day in ("1970-01-01", "2999-12-31"):
         path.write_bytes(content[: len(content) // 2])
-        monkeypatch.setattr(journal_run, "today", lambda day=day: day)
+        monkeypatch.setattr(journal_call, "today", lambda day=day: day)
         assert program(path) == outcome
 
 
@@ -301,7 +303,7 @@ def test_a_journal_is_for_its_owner_alone(tmp_path):
 def test_work_that_stays_in_this_process_is_done_where_the_call_does_it(tmp_path):
     cluster, two = minsep.Compute(cluster="tcp://127.0.0.1:1"), minsep.Compute(workers=2)
     for compute, local in ((cluster, minsep.Compute()), (two, two)):
-        with journal_run.begin(tmp_path / f"{compute.workers}.journal", "call", {}, 1, compute, None) as run:
+        with journal_call.begin(tmp_path / f"{compute.workers}.journal", "call", {}, 1, compute, None) as run:
             assert run.compute.local == local
 
 

@@ -44,10 +44,10 @@ def write_whole(
         with contextlib.suppress(OSError):  # its folder may be gone
             os.unlink(temporary)
         raise
-    _flush_folder(path.parent)
+    flush_folder(path.parent)
 
 
-def _flush_folder(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
     """Let the new name of a file survive a loss of power, where the file system can."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)

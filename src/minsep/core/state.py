@@ -78,8 +78,8 @@ def check_envelope(state: State, expected: State) -> None:
         if isinstance(found, np.ndarray) or found != value:
             if name == "format":
                 raise ValueError(
-                    "The state was saved by an older version of minsep, whose noise was made in another way: its run "
-                    "cannot be continued. Start a new one."
+                    "The state was saved by an older version of minsep, in another format: its run cannot be "
+                    "continued. Start a new one."
                 )
             its, ours = validate.in_short(found), validate.in_short(value)
             raise ValueError(

@@ -76,7 +76,8 @@ class Compute:
         """Return the state after `step(state, work(0))`, `step(state, work(1))`, ..., in order.
 
         It ends after `count` chunks, or as soon as a state is `finished`. `name` says what it is, for people. A state
-        is small and made of numbers: with a journal it is written down, and a fold goes on from where it was.
+        is a number, or a small frozen dataclass of numbers, text and arrays: with a journal it is written down, and a
+        fold goes on from where it was.
 
         >>> Compute().fold(lambda chunk: chunk, 10, 0, lambda total, chunk: total + chunk)
         45

@@ -5,7 +5,6 @@ the small states that its samples were folded into. Going on runs the same progr
 the journal instead of drawing.
 """
 
-from minsep.journal.run import Run, begin, today
-from minsep.journal.states import from_plain, to_plain
+from minsep.journal.call import Call, begin, today
 
-__all__ = ["Run", "begin", "from_plain", "to_plain", "today"]
+__all__ = ["Call", "begin", "today"]

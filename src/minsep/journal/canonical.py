@@ -1,4 +1,4 @@
-"""What makes two computations the same: their functions and arguments as plain data, and its digest."""
+"""What makes two computations the same: their functions and arguments in canonical form, and its digest."""
 
 import hashlib
 import json
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from minsep.core.identity import to_digits
+from minsep.core.plain import to_plain
 
 _DIGITS = 6
 
@@ -23,7 +24,7 @@ def digest(value: object) -> str:
     >>> digest(partial(max, 1.0)) == digest(partial(max, 2.0))
     False
     """
-    return _digest(canonical(value, _number))
+    return _digest(value, _number)
 
 
 def rough_digest(value: object) -> str:
@@ -35,40 +36,36 @@ def rough_digest(value: object) -> str:
     >>> rough_digest(partial(max, 0.1 + 0.2)) == rough_digest(partial(max, 0.3))
     True
     """
-    return _digest(canonical(value, _rough_number))
+    return _digest(value, _rough_number)
 
 
-def _digest(plain: Any) -> str:
+def _digest(value: object, number: Callable[[float], int | str]) -> str:
+    plain = to_plain(value, partial(_canonical, number))
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
-def canonical(value: Any, number: Callable[[float], int | str]) -> Any:
-    """Return a value as plain data that is equal exactly when the values are, by what `number` makes of numbers."""
-    each = partial(canonical, number=number)
-    if value is None or isinstance(value, bool | str):
+def _canonical(number: Callable[[float], int | str], value: Any) -> Any:
+    """Return what stands for a value: something else for each other one, up to what `number` makes of numbers."""
+    if value is None or isinstance(value, bool | str | tuple | list | dict):
         return value
     if isinstance(value, int | float | np.integer | np.floating | np.bool_):
         return number(value.item() if isinstance(value, np.generic) else value)
     if isinstance(value, type):
         return _name(value)
     if hasattr(value, "fingerprint"):
-        return [_name(type(value)), value.fingerprint]
+        return _name(type(value)), value.fingerprint
     if isinstance(value, bytes):
         return hashlib.sha256(value).hexdigest()
     if isinstance(value, np.ndarray) and value.dtype.kind == "f":
-        return [value.dtype.str, list(value.shape), _digest([number(item) for item in value.ravel().tolist()])]
+        return value.dtype.str, value.shape, _digest(value.ravel().tolist(), number)
     if isinstance(value, np.ndarray):
-        return [value.dtype.str, list(value.shape), hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()]
+        return value.dtype.str, value.shape, np.ascontiguousarray(value).tobytes()
     if isinstance(value, np.dtype):
         return value.str
     if isinstance(value, partial):
-        return [each(value.func), each(value.args), each(value.keywords)]
-    if is_dataclass(value) and not isinstance(value, type):
-        return [_name(type(value)), {field.name: each(getattr(value, field.name)) for field in fields(value)}]
-    if isinstance(value, tuple | list):
-        return [each(item) for item in value]
-    if isinstance(value, dict):
-        return {str(key): each(item) for key, item in value.items()}
+        return value.func, value.args, value.keywords
+    if is_dataclass(value):
+        return _name(type(value)), {field.name: getattr(value, field.name) for field in fields(value)}
     if callable(value):
         return _name(value)
     raise TypeError(f"A {type(value).__name__} has no canonical form.")

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from minsep.core.plain import from_plain, to_plain
 from minsep.engine import LOCAL, Compute, never
 from minsep.journal.canonical import rough_digest
 from minsep.journal.file import JournalFile
 from minsep.journal.lines import Entry
-from minsep.journal.states import from_plain, to_plain
 
 Result = TypeVar("Result")
 State = TypeVar("State")
@@ -66,16 +66,24 @@ class Log:
         """Return what plain data stands for."""
         try:
             return unpack(data)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, RecursionError):
             raise self._other() from None
 
 
-def _written(count: int, like: State, entry: Entry) -> tuple[int, State]:
-    """Return after how many chunks a state was written down, and the state."""
-    done, state = from_plain((0, like), [entry["chunks"], entry["state"]])
-    if not 1 <= done <= count:
-        raise ValueError(f"there are no {done} chunks")
+def _written(count: int, first: State, entry: Entry) -> tuple[int, State]:
+    """Return after how many chunks a state of a fold was written down, and the state."""
+    done = from_plain(int, entry["chunks"], "chunks")
+    state = from_plain(type(first), entry["state"], "state", finite=False)
+    if not 1 <= done <= count or _outline(entry["state"]) != _outline(to_plain(first)):
+        raise ValueError(f"there is no such state after {done} chunks")
     return done, state
+
+
+def _outline(plain: Any) -> Any:
+    """Return plain data without their numbers and text: a state has the arrays of another one of the same fold."""
+    if isinstance(plain, list):
+        return [_outline(item) for item in plain]
+    return {key: _outline(item) for key, item in plain.items()} if isinstance(plain, dict) else None
 
 
 def _identity(of: object) -> str:

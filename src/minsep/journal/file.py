@@ -7,12 +7,12 @@ import time
 import weakref
 from pathlib import Path
 
-from minsep.core.files import check_folder
+from minsep.core.files import check_folder, flush_folder
 from minsep.journal.lines import FIRST, DamagedError, Entry, sealed, unsealed
 
 _SYNC_SECONDS = 0.5
-FORMAT = 1
-"""Which first line the journals of this version have."""
+FORMAT = 2
+"""The format of the journals of this version, which their first line names."""
 
 _ANY_OPENING = b'{"journal": '
 _OPENING = b'{"journal": %d, "versions": {"minsep": "' % FORMAT
@@ -54,7 +54,6 @@ class JournalFile:
         line, seal = sealed(entry, self._seal)
         self._check_place()
         try:
-            self._cut_torn_line()
             self._write(line)
             if now or time.monotonic() - self._synced >= _SYNC_SECONDS:
                 os.fsync(self._descriptor)
@@ -76,21 +75,13 @@ class JournalFile:
         except OSError:
             self._remove_if_empty()
             raise
-        self._sync_folder()
+        flush_folder(self.path.absolute().parent)
 
     def _remove_if_empty(self) -> None:
         """Delete the file, unless it is another one by now or something was written to it."""
         with contextlib.suppress(OSError):
             if self._is_in_place() and os.fstat(self._descriptor).st_size == 0:
                 os.unlink(self.path)
-
-    def _sync_folder(self) -> None:
-        with contextlib.suppress(OSError):  # some systems cannot, and it is there all the same
-            folder = os.open(self.path.absolute().parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
 
     def close(self) -> None:
         """Close the file, which releases its lock."""
@@ -134,12 +125,10 @@ class JournalFile:
         self._torn = len(torn)
         return entries
 
-    def _cut_torn_line(self) -> None:
+    def _write(self, line: bytes) -> None:
         if self._torn:
             os.ftruncate(self._descriptor, self._size)
             self._torn = 0
-
-    def _write(self, line: bytes) -> None:
         os.lseek(self._descriptor, self._size, os.SEEK_SET)
         while line:
             line = line[os.write(self._descriptor, line) :]

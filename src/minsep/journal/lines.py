@@ -24,7 +24,7 @@ def sealed(entry: Entry, before: str) -> tuple[bytes, str]:
     >>> unsealed(line, FIRST) == ({"note": "begun"}, seal)
     True
     """
-    text = json.dumps(entry, allow_nan=False)
+    text = json.dumps(entry)
     seal = _seal(text, before)
     return f'{text[:-1]}, "seal": "{seal}"}}\n'.encode(), seal
 

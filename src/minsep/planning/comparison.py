@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from minsep.core import validation as validate
 from minsep.core.progress import Listener, Progress
 from minsep.engine import LOCAL, Compute
-from minsep.journal import Run, begin
+from minsep.journal import Call, begin
 from minsep.participation import BallsInBins, CyclicPoisson, MinSep
 from minsep.planning.candidates import Candidate, candidates
 from minsep.planning.request import Request
@@ -120,7 +120,7 @@ def compare(
         return run.finish(found, f"{len(cells)} settings compared")
 
 
-def _cell(request: Request, verified: bool, run: Run) -> Cell:
+def _cell(request: Request, verified: bool, run: Call) -> Cell:
     """Return the best candidates of each scheme for a task."""
     search = Search(request, run.seed, run.compute, None)
     measured = search.estimate_all([candidate for candidate in candidates(request) if not candidate.skipped])

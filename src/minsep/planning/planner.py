@@ -10,7 +10,7 @@ from typing import ParamSpec
 from minsep.accounting import Certificate, not_certified
 from minsep.core.progress import Listener
 from minsep.engine import LOCAL, Compute
-from minsep.journal import Run, begin
+from minsep.journal import Call, begin
 from minsep.mechanism import Mechanism
 from minsep.participation import families
 from minsep.planning.candidates import Candidate, candidates
@@ -126,7 +126,7 @@ def make_plan(
     - `seed`, `compute`, `journal`, `progress` and `found` are those of `minsep.plan`.
     """
 
-    def planned(run: Run, request: Request, told: Callable[[Candidate], None] | None) -> Plan:
+    def planned(run: Call, request: Request, told: Callable[[Candidate], None] | None) -> Plan:
         search = Search(request, run.seed, run.compute, run.progress, told)
         return _plan(request, list(candidates(request)), search)
 
@@ -143,8 +143,8 @@ def make_plan(
 
 
 @dataclass(frozen=True)
-class _Call(Request):
-    """The parameters of `plan`: the fields of a request, and how it is worked on."""
+class _Arguments(Request):
+    """The arguments of `plan`: the fields of a request, and how it is worked on."""
 
     _: KW_ONLY
     seed: int | None = None
@@ -165,27 +165,27 @@ class _Call(Request):
 Parameters = ParamSpec("Parameters")
 
 
-def _with_parameters_of(
-    call: Callable[Parameters, _Call],
-) -> Callable[[Callable[[_Call], Plan]], Callable[Parameters, Plan]]:
-    """Turn a function of a call into one of its fields; those that ask a question are documented by its help."""
+def _taking(
+    arguments: Callable[Parameters, _Arguments],
+) -> Callable[[Callable[[_Arguments], Plan]], Callable[Parameters, Plan]]:
+    """Turn a function of arguments into one of their fields; those that ask a question are documented by its help."""
 
-    def decorate(function: Callable[[_Call], Plan]) -> Callable[Parameters, Plan]:
+    def decorate(function: Callable[[_Arguments], Plan]) -> Callable[Parameters, Plan]:
         @wraps(function)
         def of_fields(*values: Parameters.args, **named: Parameters.kwargs) -> Plan:
-            return function(call(*values, **named))
+            return function(arguments(*values, **named))
 
         asked = (f"    - `{name}`: {one.help}" for name, one in questions().items() if name not in WORKLOAD)
         of_fields.__doc__ = "\n".join([(function.__doc__ or "").rstrip(), "", *asked, ""])
-        signature = inspect.signature(call).replace(return_annotation=Plan)
+        signature = inspect.signature(arguments).replace(return_annotation=Plan)
         of_fields.__signature__ = signature  # type: ignore[attr-defined]
         return of_fields
 
     return decorate
 
 
-@_with_parameters_of(_Call)
-def plan(call: _Call) -> Plan:
+@_taking(_Arguments)
+def plan(arguments: _Arguments) -> Plan:
     """Find the mechanism of least error for a task at (epsilon, delta), and certify it.
 
     - Tried are DP-SGD with Poisson sampling and with random allocation, cyclic Poisson, balls-in-bins and b-min-sep,
@@ -217,12 +217,12 @@ def plan(call: _Call) -> Plan:
     The other parameters are the fields of `minsep.planning.Request`:
     """
     return make_plan(
-        call.request,
-        seed=call.seed,
-        compute=call.compute,
-        journal=call.journal,
-        progress=call.progress,
-        found=call.found,
+        arguments.request,
+        seed=arguments.seed,
+        compute=arguments.compute,
+        journal=arguments.journal,
+        progress=arguments.progress,
+        found=arguments.found,
     )
 
 

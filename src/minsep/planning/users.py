@@ -9,7 +9,7 @@ from minsep.attribution import AttributionGraph, Bounded, bound_contributions
 from minsep.core import validation as validate
 from minsep.core.progress import Listener, Progress
 from minsep.engine import LOCAL, Compute
-from minsep.journal import Run, begin
+from minsep.journal import Call, begin
 from minsep.planning.planner import Plan, dated, make_plan
 from minsep.planning.request import Request
 
@@ -116,7 +116,7 @@ def plan_users(
         for bound, kept in bounded.items()
     }
 
-    def planned(bound: int, run: Run) -> UserPlan:
+    def planned(bound: int, run: Call) -> UserPlan:
         def tell(event: Progress) -> None:
             if run.progress is not None:
                 run.progress(replace(event, detail=f"user bound {bound}: {event.detail}"))

@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from minsep.core.plain import to_plain
 from minsep.core.state import State, check_envelope, load_state, save_state
 
 Array = NDArray[Any]
@@ -27,7 +29,8 @@ def save_checkpoint(path: str | os.PathLike[str], identity: State, content: Any,
     - `encode`: converts an array of the framework to NumPy.
     """
     arrays: dict[str, Array] = {}
-    save_state(path, {**identity, "content": _pack(content, encode, arrays), **arrays})
+    plain = to_plain(content, partial(_pack, encode=encode, arrays=arrays))
+    save_state(path, {**identity, "content": plain, **arrays})
 
 
 def load_checkpoint(path: str | os.PathLike[str], identity: State, decode: Decode) -> Any:
@@ -48,14 +51,13 @@ def load_checkpoint(path: str | os.PathLike[str], identity: State, decode: Decod
 
 
 def _pack(value: Any, encode: Encode, arrays: dict[str, Array]) -> Any:
-    """Return a value as plain data that refers to `arrays` by name."""
-    if isinstance(value, _PLAIN):
+    """Return what stands for a value in plain data: for arrays their names in `arrays`, to which they are added."""
+    if isinstance(value, (*_PLAIN, list)):
         return value
+    if isinstance(value, tuple):
+        return {"tuple": list(value)}
     if isinstance(value, dict):
-        return {"items": [[_pack(key, encode, arrays), _pack(item, encode, arrays)] for key, item in value.items()]}
-    if isinstance(value, list | tuple):
-        kind = "list" if isinstance(value, list) else "tuple"
-        return {kind: [_pack(item, encode, arrays) for item in value]}
+        return {"dict": [list(item) for item in value.items()]}
     encoded = (value, "numpy") if isinstance(value, np.ndarray) else encode(value)
     if encoded is None:
         raise ValueError(
@@ -67,13 +69,13 @@ def _pack(value: Any, encode: Encode, arrays: dict[str, Array]) -> Any:
 
 
 def _unpack(value: Any, decode: Decode, arrays: State) -> Any:
+    if isinstance(value, list):
+        return [_unpack(item, decode, arrays) for item in value]
     if not isinstance(value, dict):
         return value
-    if "items" in value:
-        return {_unpack(key, decode, arrays): _unpack(item, decode, arrays) for key, item in value["items"]}
-    if "list" in value:
-        return [_unpack(item, decode, arrays) for item in value["list"]]
     if "tuple" in value:
         return tuple(_unpack(item, decode, arrays) for item in value["tuple"])
+    if "dict" in value:
+        return {_unpack(key, decode, arrays): _unpack(item, decode, arrays) for key, item in value["dict"]}
     array = arrays[value["array"]]
     return array if value["note"] == "numpy" else decode(array, value["note"])

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 Indices = NDArray[np.int64]
 
-# 2: randomness of single examples under a separate key. 3: noise on a grid.
-_FORMAT = 3
+# 2: randomness of single examples under a separate key. 3: noise on a grid. 4: tuples and dicts by name.
+_FORMAT = 4
 
 # Gradients are clipped below the clip norm by this fraction, more than rounding changes a norm (docs/rounding.md).
 CLIP_MARGIN = 2.0**-14

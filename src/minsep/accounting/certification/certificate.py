@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
-from minsep.accounting.certification.proofs import AnyProof
-from minsep.accounting.certification.records import from_plain, to_plain
+from minsep.accounting.certification.proofs import Proof
 from minsep.core.budget import Budget
 from minsep.core.files import write_whole
 from minsep.core.identity import Description
+from minsep.core.plain import from_plain, to_plain
 from minsep.core.validation import in_short
 from minsep.noise.cost import Reserve
 from minsep.participation import Assumption
@@ -61,7 +61,7 @@ class Certificate:
     level: float
     failure_probability: float
     attempts: int
-    proofs: tuple[AnyProof, AnyProof]
+    proofs: tuple[Proof, Proof]
     test: str
     seed: int
     max_samples: int | None

@@ -6,7 +6,7 @@ from dataclasses import replace
 from minsep.accounting.certification.certificate import ADJACENCY, Certificate
 from minsep.accounting.certification.claims import Claim
 from minsep.accounting.certification.promise import Promise
-from minsep.accounting.certification.proofs import AnyProof, Refusal
+from minsep.accounting.certification.proofs import Proof, Refusal
 from minsep.accounting.certification.prover import Prover, prove_exactly
 from minsep.accounting.directions import DIRECTIONS
 from minsep.accounting.exact import spacing_for
@@ -94,7 +94,7 @@ def certify_by(
     mechanism: Mechanism,
     promise: Promise,
     seed: int,
-    add_proof: AnyProof | None = None,
+    add_proof: Proof | None = None,
     expected: float = 0.0,
 ) -> Certificate:
     """Return the certificate of a mechanism by a prover.
@@ -131,7 +131,7 @@ def _certificate(
     seed: int,
     level: float,
     failure_probability: float,
-    proofs: tuple[AnyProof, AnyProof],
+    proofs: tuple[Proof, Proof],
 ) -> Certificate:
     verifier: Verifier = prover.verifier
     return Certificate(

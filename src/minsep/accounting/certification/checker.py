@@ -15,14 +15,13 @@ from minsep.accounting.certification.certificate import ADJACENCY, Certificate
 from minsep.accounting.certification.claims import Claim, claim_of, is_immediate
 from minsep.accounting.certification.draws import draw_values
 from minsep.accounting.certification.proofs import (
-    AnyProof,
     AverageOutcome,
     BettingOutcome,
     BoundProof,
     ExactProof,
     ImmediateProof,
     MomentProof,
-    Refusal,
+    Proof,
     SampledProof,
     TangentProof,
 )
@@ -79,7 +78,7 @@ def _check_terms(certificate: Certificate, mechanism: Mechanism) -> None:
     _require(1 - unused <= whole <= 1 + 1e-12, "level and failure_probability do not make delta")
 
 
-def _check_proof(proof: AnyProof, certificate: Certificate, mechanism: Mechanism, compute: Compute) -> None:
+def _check_proof(proof: Proof, certificate: Certificate, mechanism: Mechanism, compute: Compute) -> None:
     epsilon, direction = certificate.tested.epsilon, proof.direction
     if isinstance(proof, ExactProof):
         curve = exact_curve(mechanism, spacing_for(epsilon))
@@ -126,11 +125,13 @@ def _check_proof(proof: AnyProof, certificate: Certificate, mechanism: Mechanism
             _require(chance > 0 and proof.samples >= 1, "a test needs samples and a chance of an error")
             if isinstance(proof.outcome, BettingOutcome):
                 _check_wealth(proof, proof.outcome, claim, law_from(proof.law, pair, direction), chance, compute)
-            else:
+            elif isinstance(proof.outcome, AverageOutcome):
                 _require(proof.law == PlainLaw(pair, direction).describe(), "an average is of plain samples")
                 _check_average(proof, proof.outcome, claim, PlainLaw(pair, direction), chance, compute)
-        case Refusal():
-            raise CheckError(proof.reason)
+            else:
+                raise CheckError("there is no such outcome")
+        case _:
+            raise CheckError(proof.summary())
 
 
 def _check_wealth(

@@ -1,4 +1,4 @@
-"""How a direction was proven, or why it was not: one class for each way, all of it public."""
+"""How a direction was proven, or why it was not: one class for each way, all of it public, known by its kind."""
 
 import math
 from abc import ABC, abstractmethod
@@ -10,17 +10,17 @@ from minsep.accounting.directions import Direction
 from minsep.accounting.exact import IN_WORDS
 from minsep.accounting.importance import law_in_words
 from minsep.core.identity import Description
+from minsep.core.registry import Registered
 
 _SCALES = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 _LONGEST = 1e15
 
 
 @dataclass(frozen=True)
-class Proof(ABC):
+class Proof(ABC, Registered):
     """How one direction was proven."""
 
     claim: Claim
-    kind: ClassVar[str]
     passed: ClassVar[bool] = True
 
     @property
@@ -108,22 +108,40 @@ class BoundProof(Proof):
 
 
 @dataclass(frozen=True)
-class BettingOutcome:
-    """Where the wealth of a test by betting ended."""
+class Outcome(ABC, Registered):
+    """How a test of samples ended."""
 
     samples: int
-    log_wealth: float
-    kind: ClassVar[str] = "betting"
+
+    @abstractmethod
+    def summary(self, false_pass_probability: float) -> str:
+        """Return the outcome of a test with this chance of an error in words."""
 
 
 @dataclass(frozen=True)
-class AverageOutcome:
+class BettingOutcome(Outcome):
+    """Where the wealth of a test by betting ended."""
+
+    log_wealth: float
+    kind = "betting"
+
+    def summary(self, false_pass_probability: float) -> str:
+        """Return the odds that the wealth stands for, and those that were needed."""
+        needed = odds(-math.log(false_pass_probability))
+        return f"odds of {odds(self.log_wealth)} to 1 against a delta above the level; {needed} needed"
+
+
+@dataclass(frozen=True)
+class AverageOutcome(Outcome):
     """The average of a fixed number of samples, and the most that it may be."""
 
-    samples: int
     mean: float
     threshold: float
-    kind: ClassVar[str] = "fixed"
+    kind = "fixed"
+
+    def summary(self, false_pass_probability: float) -> str:
+        """Return the average, and the most that it may be."""
+        return f"their average is {self.mean:.4g}, at most {self.threshold:.4g}"
 
 
 @dataclass(frozen=True)
@@ -142,7 +160,7 @@ class SampledProof(Proof):
     bound: float
     seed: int
     false_pass_probability: float
-    outcome: BettingOutcome | AverageOutcome
+    outcome: Outcome
     kind = "sampled"
 
     @property
@@ -152,13 +170,8 @@ class SampledProof(Proof):
 
     def summary(self) -> str:
         """Return the proof in words."""
-        drawn = f"{self.samples:,} samples of {law_in_words(self.law)}"
-        match self.outcome:
-            case BettingOutcome(log_wealth=log_wealth):
-                needed = odds(-math.log(self.false_pass_probability))
-                return f"{drawn}: odds of {odds(log_wealth)} to 1 against a delta above the level; {needed} needed"
-            case AverageOutcome(mean=mean, threshold=threshold):
-                return f"{drawn}: their average is {mean:.4g}, at most {threshold:.4g}"
+        outcome = self.outcome.summary(self.false_pass_probability)
+        return f"{self.samples:,} samples of {law_in_words(self.law)}: {outcome}"
 
 
 @dataclass(frozen=True)
@@ -178,9 +191,6 @@ class Refusal(Proof):
     def summary(self) -> str:
         """Return the reason."""
         return self.reason
-
-
-AnyProof = ExactProof | ImmediateProof | TangentProof | MomentProof | BoundProof | SampledProof | Refusal
 
 
 def odds(log_wealth: float) -> str:

@@ -12,13 +12,13 @@ import numpy as np
 from minsep.accounting.certification.claims import Claim, claim_of, is_immediate
 from minsep.accounting.certification.draws import draw_values, fold_values
 from minsep.accounting.certification.proofs import (
-    AnyProof,
     AverageOutcome,
     BettingOutcome,
     BoundProof,
     ExactProof,
     ImmediateProof,
     MomentProof,
+    Proof,
     Refusal,
     SampledProof,
     TangentProof,
@@ -41,9 +41,9 @@ from minsep.accounting.sequential import MOST_LEVEL, BettingVerifier, FixedSampl
 from minsep.core import validation as validate
 from minsep.core.arrays import FloatArray
 from minsep.core.identity import Description
+from minsep.core.plain import from_plain, to_plain
 from minsep.core.progress import Listener, Progress
 from minsep.engine import LOCAL, Compute, never
-from minsep.journal import from_plain, to_plain
 from minsep.mechanism import Mechanism
 
 _PATIENCE, _MOST_PATIENCE = 6.0, 40.0
@@ -72,6 +72,14 @@ class Outlook:
 
 
 @dataclass(frozen=True)
+class _Sums:
+    """A number of samples, and the sum of their values."""
+
+    samples: int
+    total: float
+
+
+@dataclass(frozen=True)
 class Prover:
     """Proves single directions of mechanisms at one epsilon, by one test.
 
@@ -88,7 +96,7 @@ class Prover:
     def __post_init__(self) -> None:
         validate.integer(memory=self.memory, at_least=1, at_most=_MOST_MEMORY)
 
-    def prove(self, mechanism: Mechanism, direction: Direction, seed: int, expected: float = 0.0) -> AnyProof:
+    def prove(self, mechanism: Mechanism, direction: Direction, seed: int, expected: float = 0.0) -> Proof:
         """Prove one direction of a mechanism, with samples from a seed if it needs any.
 
         `expected` is how many samples should do, where that is known: a test is given some times as many.
@@ -128,7 +136,7 @@ class Prover:
         if bound <= claim.level:
             return None
         scout = partial(_variance, law, claim.epsilon, claim.level, seed)
-        found = self.compute.remember(scout, to_plain, partial(from_plain, 0.0), "variance of a value")
+        found = self.compute.remember(scout, to_plain, partial(from_plain, float, finite=False), "variance of a value")
         # Where hardly a value is seen, it is as variable as one can be whose mean is a level.
         variance = bound / claim.level if math.isnan(found) else found
         return Outlook(law.describe().get("copies", 1), bound / claim.level, variance)
@@ -159,7 +167,7 @@ class Prover:
         name = f"law for noise multiplier {pair.noise_multiplier:.6g}, {direction}"
         return self.compute.remember(choose, lambda law: law.describe(), known, name)
 
-    def _bet(self, pair: Pair, claim: Claim, verifier: BettingVerifier, seed: int, expected: float) -> AnyProof:
+    def _bet(self, pair: Pair, claim: Claim, verifier: BettingVerifier, seed: int, expected: float) -> Proof:
         law = self._law(pair, claim)
         bound = law.upward_bound(claim.epsilon)
         sigma = pair.noise_multiplier
@@ -210,19 +218,19 @@ class Prover:
         start = Wealth.start(level, bound)
         return fold_values(law, claim.epsilon, seed, limit, start, bet, finished, self.compute)
 
-    def _average(self, pair: Pair, claim: Claim, verifier: FixedSampleVerifier, seed: int) -> AnyProof:
+    def _average(self, pair: Pair, claim: Claim, verifier: FixedSampleVerifier, seed: int) -> Proof:
         """Draw all samples of the paper's verifier, and compare their average with its threshold."""
         if claim.level >= MOST_LEVEL:
             return Refusal(claim, f"a fixed number of samples shows no level of {MOST_LEVEL:g} or more")
         law = PlainLaw(pair, claim.direction)
 
-        def add(sum_so_far: tuple[int, float], values: FloatArray) -> tuple[int, float]:
-            samples, total = sum_so_far[0] + values.size, sum_so_far[1] + float(np.minimum(values, 1.0).sum())
-            self._tell(law, samples, samples, verifier.samples)
-            return samples, total
+        def add(sums: _Sums, values: FloatArray) -> _Sums:
+            sums = _Sums(sums.samples + values.size, sums.total + float(np.minimum(values, 1.0).sum()))
+            self._tell(law, sums.samples, sums.samples, verifier.samples)
+            return sums
 
-        samples, total = fold_values(law, claim.epsilon, seed, verifier.samples, (0, 0.0), add, never, self.compute)
-        mean = total / samples
+        sums = fold_values(law, claim.epsilon, seed, verifier.samples, _Sums(0, 0.0), add, never, self.compute)
+        samples, mean = sums.samples, sums.total / sums.samples
         threshold = verifier.threshold - law.distance
         # Not a number compares as false: it does not pass.
         if not mean <= threshold:
@@ -244,7 +252,7 @@ class Prover:
             self.progress(Progress("testing", detail, done, total, samples))
 
 
-def prove_exactly(curve: ExactCurve, direction: Direction, epsilon: float, level: float) -> AnyProof:
+def prove_exactly(curve: ExactCurve, direction: Direction, epsilon: float, level: float) -> Proof:
     """Return the proof of a direction by an exact curve."""
     claim = Claim(direction, epsilon, level)
     delta = float(curve.delta(epsilon, direction))

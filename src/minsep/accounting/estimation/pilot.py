@@ -7,7 +7,7 @@ has a loss above epsilon, the first rounds aim at a smaller one.
 """
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -16,11 +16,11 @@ from scipy import optimize
 from scipy.special import logsumexp
 
 from minsep.accounting.directions import Direction
-from minsep.accounting.importance import AdaptedLaw, TiltedLaw, affordable, may_spread
+from minsep.accounting.importance import AdaptedLaw, ScoredLaw, TiltedLaw, affordable, may_spread
 from minsep.accounting.pairs import TiltablePair
 from minsep.core.arrays import FloatArray, IntegerArray, Rows
+from minsep.core.plain import from_plain, to_plain
 from minsep.engine import Compute
-from minsep.journal import from_plain, to_plain
 from minsep.randomness import Key
 
 PilotLaw = AdaptedLaw | TiltedLaw
@@ -45,7 +45,7 @@ _MOST_WEIGHT, _MOST_SCALE = 1e6, 12.0
 class Pilot:
     """What a pilot found: a law, and its own estimate of delta with a standard error and effective samples."""
 
-    law: PilotLaw
+    law: ScoredLaw
     value: float
     stderr: float
     effective: float
@@ -53,21 +53,16 @@ class Pilot:
 
 def run_pilot(pair: TiltablePair, direction: Direction, epsilon: float, key: Key, compute: Compute) -> Pilot:
     """Return a sampling law for one epsilon."""
+    make, known = partial(_run, pair, direction, epsilon, key), {TiltablePair: pair, Direction: direction}
+
+    def pack(pilot: Pilot) -> Any:
+        return to_plain(pilot, lambda value: None if value is pair else value)
+
+    def unpack(data: Any) -> Pilot:
+        return from_plain(Pilot, data, "The pilot", finite=False, known=known)
+
     name = f"pilot for noise multiplier {pair.noise_multiplier:.6g}, {direction}"
-    make, unpack = partial(_run, pair, direction, epsilon, key), partial(_unpack, pair, direction)
-    return compute.remember(make, _pack, unpack, name)
-
-
-def _pack(pilot: Pilot) -> list[Any]:
-    law = pilot.law
-    parameters = [getattr(law, field.name) for field in fields(law) if field.name not in ("pair", "direction")]
-    return [type(law).__name__, parameters, *to_plain((pilot.value, pilot.stderr, pilot.effective))]
-
-
-def _unpack(pair: TiltablePair, direction: Direction, data: list[Any]) -> Pilot:
-    kind, parameters, *estimate = data
-    law = {"AdaptedLaw": AdaptedLaw, "TiltedLaw": TiltedLaw}[kind](pair, direction, *parameters)
-    return Pilot(law, *from_plain((0.0, 0.0, 0.0), estimate))
+    return compute.remember(make, pack, unpack, name)
 
 
 def _run(pair: TiltablePair, direction: Direction, epsilon: float, key: Key, compute: Compute) -> Pilot:

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -291,7 +291,8 @@ class Sampling:
         return high if high < _MOST_EPSILON else None
 
 
-class _Sums(NamedTuple):
+@dataclass(frozen=True)
+class _Sums:
     """Sums over samples: of X and X^2 at each epsilon, and of a weight whose mean is 1 and its square."""
 
     moments: FloatArray

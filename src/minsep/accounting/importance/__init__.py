@@ -2,7 +2,7 @@
 
 from minsep.accounting.importance.adapted import AdaptedLaw, may_spread
 from minsep.accounting.importance.allocated import AllocatedLaw, best_allocated
-from minsep.accounting.importance.base import BoundedLaw, Law, shared, upward_values
+from minsep.accounting.importance.base import BoundedLaw, Law, ScoredLaw, shared, upward_values
 from minsep.accounting.importance.choice import best_law, law_from, law_in_words
 from minsep.accounting.importance.mixed import MixedLaw
 from minsep.accounting.importance.negative_moments import best_moment, moment_bound
@@ -20,6 +20,7 @@ __all__ = [
     "Law",
     "MixedLaw",
     "PlainLaw",
+    "ScoredLaw",
     "ShiftedLaw",
     "Tangent",
     "TiltedLaw",

@@ -34,6 +34,7 @@ class AdaptedLaw(ScoredLaw):
     shift: float = 0.0
     spread: float = 1.0
     defensive: float = 0.1
+    kind = "adapted"
 
     def __post_init__(self) -> None:
         if self.spread != 1.0 and not may_spread(self.pair):

@@ -20,10 +20,11 @@ from minsep.accounting.pairs.base import ParticipationPair
 from minsep.accounting.pairs.rounding import distance_of_draws, rounding_of
 from minsep.core.arrays import FloatArray, Rows
 from minsep.core.identity import Description
+from minsep.core.registry import Registered
 from minsep.randomness import Key
 
 
-class Law(ABC):
+class Law(ABC, Registered):
     """A sampling law for one direction, whose density against Q is known."""
 
     pair: Pair
@@ -61,9 +62,6 @@ class ScoredLaw(Law):
 
 class BoundedLaw(Law):
     """A law with a proven bound on X, and values of X that rounding cannot make too small."""
-
-    kind: ClassVar[str]
-    """The law's name in a certificate."""
 
     # How far the grid of the normals may move a logarithm. The larger, the rarer a sample that is moved further.
     grid: ClassVar[float] = 1e-4

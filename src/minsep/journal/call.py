@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from minsep.core import validation as validate
+from minsep.core.plain import from_plain, to_plain
 from minsep.core.progress import Listener, Progress
 from minsep.core.versions import library_versions
 from minsep.engine import Compute
 from minsep.journal.canonical import digest, rough_digest
 from minsep.journal.compute import JournaledCompute, Log
 from minsep.journal.file import FORMAT, JournalFile
-from minsep.journal.lines import Entry
 
 Outcome = TypeVar("Outcome")
 
@@ -32,7 +32,7 @@ def today() -> str:
 
 
 @dataclass(frozen=True)
-class Run:
+class Call:
     """What a call works with: the same whether it was interrupted or not.
 
     - `seed` is where samples come from, and `date` the day on which the call began.
@@ -52,6 +52,17 @@ class Run:
         return outcome
 
 
+@dataclass(frozen=True)
+class _Header:
+    """The first line of a journal: its format, and the call with its seed and date."""
+
+    journal: int
+    versions: dict[str, str]
+    task: dict[str, Any]
+    seed: int
+    date: str
+
+
 @contextmanager
 def begin(
     journal: str | os.PathLike[str] | None,
@@ -60,7 +71,7 @@ def begin(
     seed: int | None,
     compute: Compute,
     progress: Listener | None,
-) -> Iterator[Run]:
+) -> Iterator[Call]:
     """Begin a call, or go on with it where its journal ends.
 
     - `journal` is the path of its journal, if it has one.
@@ -71,7 +82,7 @@ def begin(
         seed = validate.integer(seed=seed, at_least=0)
     used, date = secrets.randbits(128) if seed is None else seed, today()
     if journal is None:
-        yield Run(used, date, compute, progress)
+        yield Call(used, date, compute, progress)
         return
     task = {"call": call, **{name: _in_words(value) for name, value in inputs.items()}, "seed": seed}
     file = JournalFile(journal)
@@ -79,8 +90,8 @@ def begin(
         if file.entries:
             header = _checked(file, task)
         else:
-            header = {"journal": FORMAT, "versions": library_versions(), "task": task, "seed": used, "date": date}
-            file.begin(header)
+            header = _Header(FORMAT, library_versions(), task, used, date)
+            file.begin(to_plain(header))
         log = Log(file, file.entries[1:])
 
         def tell(event: Progress) -> None:
@@ -88,24 +99,26 @@ def begin(
                 progress(replace(event, replayed=log.replaying))
 
         journaled = JournaledCompute(compute.workers, compute.executor, inner=compute, log=log)
-        yield Run(header["seed"], header["date"], journaled, None if progress is None else tell, log)
+        yield Call(header.seed, header.date, journaled, None if progress is None else tell, log)
     finally:
         file.close()
 
 
-def _checked(file: JournalFile, task: Entry) -> Entry:
+def _checked(file: JournalFile, task: dict[str, Any]) -> _Header:
     """Return the header of a journal if it is that of this task and version."""
-    header = file.entries[0]
-    if header.get("journal") != FORMAT:
+    first = file.entries[0]
+    if first.get("journal") != FORMAT:
         raise file.refuse(
-            f"it has format {validate.in_short(header.get('journal'))}, and this version of minsep writes {FORMAT}"
+            f"it has format {validate.in_short(first.get('journal'))}, and this version of minsep writes {FORMAT}"
         )
-    versions, recorded, seed, date = (header.get(name) for name in ("versions", "task", "seed", "date"))
-    if not (isinstance(versions, dict) and isinstance(recorded, dict) and type(seed) is int and isinstance(date, str)):
-        raise file.refuse("its first line makes no sense")
+    try:
+        header = from_plain(_Header, first)
+    except ValueError:
+        raise file.refuse("its first line makes no sense") from None
+    recorded = header.task
     for name, version in library_versions().items():
-        if versions.get(name) != version:
-            there = validate.shortened(str(versions.get(name)))
+        if header.versions.get(name) != version:
+            there = validate.shortened(str(header.versions.get(name)))
             raise file.refuse(f"it was written with {name} {there}, and this is {version}: go on with that version")
     differing = [name for name in {**recorded, **task} if _identity(recorded.get(name)) != _identity(task.get(name))]
     if differing:
