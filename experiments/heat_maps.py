@@ -19,8 +19,8 @@ import typer
 import minsep
 from experiments.sweep import Record, Setting, read, sweep
 from minsep.engine import LOCAL
+from minsep.paper.comparison import COMPARED, EPOCHS, EPSILONS, OTHERS, verified_candidate
 from minsep.planning.candidates import Candidate, candidates
-from minsep.planning.comparison import COMPARED, EPOCHS, EPSILONS, OTHERS
 from minsep.planning.families import FAMILIES, PROPOSED
 from minsep.planning.search import Search
 from minsep.planning.task import Task
@@ -125,7 +125,7 @@ def _verify(setting: Setting) -> dict[str, Any]:
     task, candidate = _task(setting), _candidate(setting)
     if candidate.exact:
         return _with_error(task, candidate, setting["near"])
-    found = Search(task, 0, LOCAL, None).verify(candidate)
+    found = verified_candidate(candidate, task, Search(task, 0, LOCAL, None), LOCAL)
     return {"noise_multiplier": found.noise_multiplier, "error": found.error}
 
 

@@ -62,7 +62,6 @@ Cluster = Annotated[
     ),
 ]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the certificate to this file.")]
-Test = Annotated[str, typer.Option(help="betting, or fixed: the paper's test, with about 100/delta samples.")]
 ModelSize = Annotated[
     int | None, counting("Number of trainable parameters, for the reserve that is kept for rounding.")
 ]

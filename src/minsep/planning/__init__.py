@@ -3,7 +3,6 @@
 from minsep.planning.by_epsilon import at_epsilons
 from minsep.planning.by_workload import Ranking, rankings
 from minsep.planning.candidates import Candidate
-from minsep.planning.comparison import Comparison, compare
 from minsep.planning.families import BASELINES, FAMILIES, PROPOSED
 from minsep.planning.planner import SCHEMES, Plan, plan
 from minsep.planning.task import Task
@@ -15,14 +14,12 @@ __all__ = [
     "PROPOSED",
     "SCHEMES",
     "Candidate",
-    "Comparison",
     "Plan",
     "Ranking",
     "Task",
     "UserPlan",
     "UserPlans",
     "at_epsilons",
-    "compare",
     "plan",
     "plan_users",
     "rankings",

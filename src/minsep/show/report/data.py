@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from minsep.accounting import METHODS_IN_WORDS, Certificate, privacy_curve
 from minsep.core.arrays import FloatArray
 from minsep.mechanism import Mechanism
+from minsep.paper import Comparison
 from minsep.participation.truncation import PADDING
-from minsep.planning import BASELINES, FAMILIES, Candidate, Comparison, Plan
+from minsep.planning import BASELINES, FAMILIES, Candidate, Plan
 from minsep.strategy import BandedToeplitz
 from minsep.training.stability import largest_stable_clip_norm
 

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from minsep.planning import Comparison, Plan
+from minsep.paper import Comparison
+from minsep.planning import Plan
 from minsep.show import palette
 from minsep.show.report import data
 

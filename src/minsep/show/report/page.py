@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from plotly.offline import get_plotlyjs
 
-from minsep.planning import FAMILIES, Candidate, Comparison, Plan, rankings
-from minsep.planning.comparison import OTHERS
+from minsep.paper.comparison import OTHERS, Comparison
+from minsep.planning import FAMILIES, Candidate, Plan, rankings
 from minsep.show import palette
 from minsep.show.report import data, figures
 from minsep.training.snippet import training_lines

@@ -11,8 +11,8 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from minsep.planning import FAMILIES, Comparison, Plan
-from minsep.planning.comparison import OTHERS
+from minsep.paper.comparison import OTHERS, Comparison
+from minsep.planning import FAMILIES, Plan
 from minsep.show import palette
 from minsep.show.report import data
 
