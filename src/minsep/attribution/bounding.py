@@ -12,7 +12,7 @@ from minsep.core import validation as validate
 from minsep.core.arrays import IntegerArray
 from minsep.randomness import Key, KeyedWords
 
-_MOST_BOUND = 2**31 - 1
+_LARGEST_BOUND = 2**31 - 1
 
 Order = Literal["ascending", "random"]
 ORDERS: tuple[Order, Order] = ("ascending", "random")
@@ -90,10 +90,10 @@ def bound_contributions(
     >>> bound_contributions(graph, user_bound=2, duplicates=True).examples
     array([1, 2, 3, 3])
     """
-    bound = validate.integer(user_bound=user_bound, at_least=1, at_most=_MOST_BOUND)
+    bound = validate.integer(user_bound=user_bound, at_least=1, at_most=_LARGEST_BOUND)
     most = None
     if neighbourhood_bound is not None:
-        most = validate.integer(neighbourhood_bound=neighbourhood_bound, at_least=1, at_most=_MOST_BOUND)
+        most = validate.integer(neighbourhood_bound=neighbourhood_bound, at_least=1, at_most=_LARGEST_BOUND)
     validate.choice(ORDERS, order=order)
     sequence = random_order(graph.num_examples, seed, "bounding")
     if order == "ascending":

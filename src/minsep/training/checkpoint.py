@@ -15,7 +15,7 @@ Encode = Callable[[Any], tuple[Array, str] | None]
 Decode = Callable[[Array, str], Any]
 """Return the array of a framework that gave an array of NumPy and a note."""
 
-_PLAIN = (bool, int, float, str, type(None))
+_PLAIN_TYPES = (bool, int, float, str, type(None))
 
 
 def save_checkpoint(path: str | os.PathLike[str], identity: State, content: Any, encode: Encode) -> None:
@@ -49,7 +49,7 @@ def load_checkpoint(path: str | os.PathLike[str], identity: State, decode: Decod
 
 def _pack(value: Any, encode: Encode, arrays: dict[str, Array]) -> Any:
     """Return a value as plain data that refers to `arrays` by name."""
-    if isinstance(value, _PLAIN):
+    if isinstance(value, _PLAIN_TYPES):
         return value
     if isinstance(value, dict):
         return {"items": [[_pack(key, encode, arrays), _pack(item, encode, arrays)] for key, item in value.items()]}
