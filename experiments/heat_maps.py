@@ -19,9 +19,9 @@ import typer
 import minsep
 from experiments.sweep import Record, Setting, read, sweep
 from minsep.engine import LOCAL
+from minsep.paper.comparison import COMPARED, EPOCHS, EPSILONS, OTHERS, verified_candidate
 from minsep.participation import families
 from minsep.planning.candidates import Candidate, candidates
-from minsep.planning.comparison import COMPARED, EPOCHS, EPSILONS, OTHERS
 from minsep.planning.request import Request
 from minsep.planning.search import Search
 
@@ -126,7 +126,7 @@ def _verify(setting: Setting) -> dict[str, Any]:
     request, candidate = _request(setting), _candidate(setting)
     if candidate.exact:
         return _with_error(request, candidate, setting["near"])
-    found = Search(request, 0, LOCAL, None).verify(candidate)
+    found = verified_candidate(candidate, request, Search(request, 0, LOCAL, None), LOCAL)
     return {"noise_multiplier": found.noise_multiplier, "error": found.error}
 
 

@@ -14,7 +14,7 @@ import minsep
 from experiments.image_data import load_images
 from experiments.models import vgg
 from experiments.runs import Data, Method, Part, Result, run_all
-from minsep.training.torch import LinearDecay
+from experiments.schedule import linear_decay
 
 MOMENTUM = 0.95
 NAMES = ("dp-sgd", "cyclic-poisson", "balls-in-bins", "b-min-sep")
@@ -73,7 +73,7 @@ def main(
     def build(settings: Result) -> tuple[torch.nn.Module, torch.optim.Optimizer, dict[str, Any]]:
         model = vgg(channels, side)
         optimizer = torch.optim.SGD(model.parameters(), lr=settings["learning_rate"], momentum=MOMENTUM)
-        return model, optimizer, {"micro_batch": micro_batch, "schedule": LinearDecay(iterations)}
+        return model, optimizer, {"micro_batch": micro_batch, "schedule": linear_decay(iterations)}
 
     shared = {
         "experiment": "images",

@@ -16,8 +16,9 @@ from torch import nn
 
 from experiments.scattering import CACHE_HELP, Features, load_features
 from experiments.scattering_study import MOMENTUM, RESULTS, TUNING_SEED, VALIDATION, Choice, Study
+from experiments.schedule import linear_decay
 from experiments.sweep import Record, Setting, sweep
-from minsep.training.torch import LinearDecay, PrivateTraining
+from minsep.training.torch import PrivateTraining
 
 CHANNELS, SIDE, WIDTH = 243, 8, 64
 CLIP_NORM = 0.1
@@ -62,7 +63,7 @@ def train(features: Features, setting: Setting, certificate: Path, examples: int
         clip_norm=CLIP_NORM,
         seed=setting["seed"],
         micro_batch=_AT_ONCE,
-        schedule=LinearDecay(iterations) if setting["decay"] else None,
+        schedule=linear_decay(iterations) if setting["decay"] else None,
     )
     targets = torch.from_numpy(features.targets).long()
     for indices in trainer.batches():

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from minsep.training.schedule import LinearDecay
+from experiments.schedule import linear_decay
 
 MOMENTUM, SECOND, STABILITY, ADAM_STABILITY = 0.9, 0.999, 1e-3, 1e-8
 
@@ -53,7 +53,7 @@ def train(
     clips = np.array([one.clip_norm for one in tunings], dtype=np.float32)
     rates = np.array([one.learning_rate for one in tunings], dtype=np.float32)
     decays = np.array([one.decay for one in tunings])
-    schedule = LinearDecay(iterations)
+    schedule = linear_decay(iterations)
     weights, mean = np.zeros(shape, dtype=np.float32), np.zeros(shape, dtype=np.float32)
     second = np.zeros(shape, dtype=np.float32)
     for step, (indices, row) in enumerate(zip(batches, noise, strict=True)):

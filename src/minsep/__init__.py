@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from minsep.attribution import Bounded as Bounded
     from minsep.attribution import bound_contributions as bound_contributions
     from minsep.attribution import fixed_batches as fixed_batches
-    from minsep.attribution import neighbourhood_rule as neighbourhood_rule
     from minsep.auditing import Audit as Audit
     from minsep.auditing import audit as audit
     from minsep.core.budget import Budget as Budget
@@ -44,10 +43,8 @@ if TYPE_CHECKING:
     from minsep.participation import Truncation as Truncation
     from minsep.participation import Unamplified as Unamplified
     from minsep.participation import UserMinSep as UserMinSep
-    from minsep.planning import Comparison as Comparison
     from minsep.planning import Plan as Plan
     from minsep.planning import UserPlans as UserPlans
-    from minsep.planning import compare as compare
     from minsep.planning import plan as plan
     from minsep.planning import plan_users as plan_users
     from minsep.planning import rankings as rankings
@@ -68,7 +65,6 @@ _PACKAGE_OF = {
     "Budget": "core.budget",
     "Calibration": "accounting",
     "Certificate": "accounting",
-    "Comparison": "planning",
     "Compute": "engine",
     "CyclicPoisson": "participation",
     "Dense": "strategy",
@@ -92,12 +88,10 @@ _PACKAGE_OF = {
     "bound_contributions": "attribution",
     "calibrate": "accounting",
     "certify": "accounting",
-    "compare": "planning",
     "estimate_delta": "accounting",
     "estimate_epsilon": "accounting",
     "fixed_batches": "attribution",
     "load_state": "core.state",
-    "neighbourhood_rule": "attribution",
     "plan": "planning",
     "plan_users": "planning",
     "privacy_curve": "accounting",

@@ -8,13 +8,20 @@ import pytest
 import minsep
 import minsep.auditing.jax
 import minsep.auditing.torch
+import minsep.paper
 import minsep.show.report
 import minsep.training.huggingface
 import minsep.training.jax
 import minsep.training.torch
 
 PUBLIC = {name: getattr(minsep, name) for name in minsep.__all__ if name != "__version__"}
-for module in (minsep.show.report, minsep.training.torch, minsep.training.jax, minsep.training.huggingface):
+for module in (
+    minsep.paper,
+    minsep.show.report,
+    minsep.training.torch,
+    minsep.training.jax,
+    minsep.training.huggingface,
+):
     PUBLIC |= {f"{module.__name__}.{name}": getattr(module, name) for name in module.__all__}
 PUBLIC |= {
     "minsep.auditing.CanaryRun": minsep.auditing.CanaryRun,
@@ -27,13 +34,13 @@ RESULTS = (
     "Bounded",
     "Calibration",
     "Certificate",
-    "Comparison",
     "Estimate",
     "Plan",
     "PrivacyCurve",
     "Statement",
     "UserPlans",
     "Verification",
+    "minsep.paper.Comparison",
     "minsep.training.jax.NoiseState",
 )
 """Values that functions return: their functions have the examples."""

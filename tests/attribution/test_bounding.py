@@ -65,14 +65,6 @@ def test_the_order_follows_the_seed():
     assert len(set(kept)) == 3
 
 
-def test_the_rule_of_thumb():
-    assert minsep.neighbourhood_rule(0.01, 10) == 9
-    assert minsep.neighbourhood_rule(0.9, 10) == 1
-    for prob, min_sep in ((0.0071, 32), (0.3, 2), (1e-4, 128)):
-        bound = minsep.neighbourhood_rule(prob, min_sep)
-        assert min_sep * prob * bound < 1 <= min_sep * prob * (bound + 1)
-
-
 @settings(max_examples=100, deadline=None)
 @given(GRAPHS, st.integers(1, 12), st.integers(1, 4), st.integers(1, 5), st.integers(1, 6), st.integers(0, 3))
 def test_fixed_batches_keep_their_promises_or_are_refused(lists, iterations, size, min_sep, most, seed):

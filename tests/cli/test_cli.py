@@ -152,13 +152,6 @@ def test_a_refused_certificate_exits_1(tmp_path):
     assert "Try a larger noise multiplier" in result.stdout
 
 
-def test_the_paper_s_test_is_at_hand():
-    arguments = ["--noise-multiplier", "2", "--epsilon", "2", "--delta", "1e-2", "--test", "fixed", "--json"]
-    result = run("certify", *SMALL, *arguments)
-    assert result.returncode == 0
-    assert json.loads(result.stdout)["test"] == "fixed"
-
-
 def test_estimates_have_their_error():
     delta = run("delta", *SMALL, "--noise-multiplier", "1", "--epsilon", "1", "--json")
     found = json.loads(delta.stdout)

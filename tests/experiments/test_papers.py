@@ -8,9 +8,10 @@ from scipy import sparse
 
 import minsep
 from experiments import arxiv, author_figures, paper_data
+from experiments.schedule import linear_decay
 from experiments.softmax import Tuning, evaluate, train
 from experiments.sweep import read
-from minsep.training.torch import LinearDecay, PrivateTraining, ScaleThenPrivatize
+from minsep.training.torch import PrivateTraining, ScaleThenPrivatize
 
 ITERATIONS, EXAMPLES, CLASSES = 12, 60, 3
 
@@ -35,7 +36,7 @@ def by_the_library(features, targets, mechanism, tuning):
         optimiser = torch.optim.Adam(model.parameters(), lr=tuning.learning_rate)
         options = {"scaling": ScaleThenPrivatize(1e-3)}
     if tuning.decay:
-        options["schedule"] = LinearDecay(ITERATIONS)
+        options["schedule"] = linear_decay(ITERATIONS)
     trainer = PrivateTraining(
         model,
         torch.nn.functional.cross_entropy,

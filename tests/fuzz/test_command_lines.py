@@ -38,7 +38,6 @@ BUDGET = {"--epsilon": ["0.5", "2", "8"], "--delta": ["1e-1", "1e-2", "1e-3"]}
 WORK = {"--seed": [None, *SEED], "--workers": [None, *WORKERS]}
 NOISE = {"--noise-multiplier": ["0.5", "1", "3"]}
 FLAG = [None, True]
-TEST = [None, None, "betting", "fixed", "magic"]
 OUTPUTS = [
     None,
     None,
@@ -53,8 +52,8 @@ OUTPUTS = [
     "link",
 ]
 COMMANDS = {
-    "certify": SETTING | BUDGET | NOISE | WORK | {"--test": TEST, "--output": OUTPUTS, "--json": FLAG},
-    "calibrate": SETTING | BUDGET | WORK | {"--test": TEST, "--output": OUTPUTS, "--json": FLAG},
+    "certify": SETTING | BUDGET | NOISE | WORK | {"--output": OUTPUTS, "--json": FLAG},
+    "calibrate": SETTING | BUDGET | WORK | {"--output": OUTPUTS, "--json": FLAG},
     "delta": SETTING | NOISE | WORK | {"--epsilon": BUDGET["--epsilon"], "--json": FLAG},
     "epsilon": SETTING | NOISE | WORK | {"--delta": BUDGET["--delta"], "--json": FLAG},
     "strategy": {"--iterations": ["1", "8", "100"], "--bands": ["1", "4", "8"], "--json": FLAG},

@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 import pytest
 
 import minsep
+from minsep import paper
 from minsep.cli.app import main
 from minsep.planning import Request
 
@@ -46,7 +47,6 @@ CERTIFY = {
     "mechanism": (MECHANISM, MECHANISM.with_noise_multiplier(0.91)),
     "epsilon": (2.0, 2.5),
     "delta": (1e-2, 2e-2),
-    "test": ("betting", "fixed"),
     "attempts": (1, 2),
     "seed": (None, 0),
     "failure_probability": (None, 1e-5),
@@ -99,12 +99,19 @@ COMPARE = {
     "max_bands": (2, 3),
     "verified": (False, True),
 }
+PAPER_CERTIFY = {name: CERTIFY[name] for name in inspect.signature(paper.certify).parameters if name in CERTIFY}
+PAPER_CALIBRATE = {
+    "design": (minsep.Design(STRATEGY, SCHEME), minsep.Design(STRATEGY, minsep.MinSep(rate=0.1, min_sep=5))),
+    **{name: CERTIFY[name] for name in ("epsilon", "delta", "model_size", "seed")},
+}
 CALLS = [
     (minsep.certify, CERTIFY),
     (minsep.calibrate, CALIBRATE),
     (minsep.plan, PLAN),
     (minsep.plan_users, USERS),
-    (minsep.compare, COMPARE),
+    (paper.compare, COMPARE),
+    (paper.certify, PAPER_CERTIFY),
+    (paper.calibrate, PAPER_CALIBRATE),
 ]
 
 
@@ -162,14 +169,14 @@ SCHEMES = {
 }
 
 
-@pytest.mark.parametrize("test", ["betting", "fixed"])
+@pytest.mark.parametrize("certify", [minsep.certify, paper.certify])
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_every_scheme_can_be_certified_with_a_journal(tmp_path, scheme, test):
+def test_every_scheme_can_be_certified_with_a_journal(tmp_path, scheme, certify):
     allocation = scheme == "allocation"
     strategy = minsep.BandedToeplitz.identity(iterations=20) if allocation else STRATEGY
     mechanism = minsep.Mechanism(strategy, SCHEMES[scheme], noise_multiplier=1.5)
     path = tmp_path / "a.journal"
-    first, second = (minsep.certify(mechanism, 2.0, 5e-2, test=test, journal=path, compute=ONE) for _ in range(2))
+    first, second = (certify(mechanism, 2.0, 5e-2, journal=path, compute=ONE) for _ in range(2))
     assert first.to_json() == second.to_json()
 
 
@@ -223,11 +230,11 @@ def test_plans_for_users_go_on(tmp_path, bounds):
 def test_a_comparison_goes_on(tmp_path, verified):
     path = tmp_path / "a.journal"
     options = {"epsilons": [2.0, 4.0], "epochs": [8], "max_bands": 2, "verified": verified, "journal": path}
-    whole = minsep.compare(20, 5e-2, compute=ONE, **options)
+    whole = paper.compare(20, 5e-2, compute=ONE, **options)
     lines = cut(path, 1)
     assert lines > 5
     for place in (1, lines // 2, lines - 1, lines):
-        found = minsep.compare(20, 5e-2, compute=ONE, **options)
+        found = paper.compare(20, 5e-2, compute=ONE, **options)
         assert found == whole
         assert cut(path, place) == lines
 
@@ -248,10 +255,10 @@ def test_the_decisions_of_a_calibration_are_written_down(tmp_path):
 def test_events_say_what_was_only_read(tmp_path):
     path, first, second = tmp_path / "a.journal", [], []
     options = {"epsilons": [2.0, 4.0], "epochs": [8], "max_bands": 2, "journal": path, "compute": ONE}
-    minsep.compare(20, 5e-2, progress=first.append, **options)
+    paper.compare(20, 5e-2, progress=first.append, **options)
     entries = [json.loads(line) for line in path.read_text().splitlines()]
     cut(path, 1 + next(place for place, entry in enumerate(entries) if entry.get("kind") == "note"))
-    minsep.compare(20, 5e-2, progress=second.append, **options)
+    paper.compare(20, 5e-2, progress=second.append, **options)
     assert [event.replayed for event in first] == [False, False]
     assert [event.replayed for event in second] == [True, False]
     assert [replace(event, replayed=False) for event in second] == first

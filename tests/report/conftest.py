@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 import minsep
-from minsep.planning import Candidate, Comparison, Plan, Request
-from minsep.planning.comparison import Cell
+from minsep.paper.comparison import Cell, Comparison
+from minsep.planning import Candidate, Plan, Request
 
 ITERATIONS = 60
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import minsep
-from minsep.planning import Candidate, Comparison, Plan, Request
+from minsep.paper import Comparison
+from minsep.planning import Candidate, Plan, Request
 from minsep.show.report import data
 from tests.report.conftest import plan_of
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 import minsep
+from minsep.paper import Comparison
 from minsep.participation import families
-from minsep.planning import Comparison, Plan
+from minsep.planning import Plan
 from minsep.show import palette
 from minsep.show.report import plot, plot_comparison, write_comparison, write_report
 from minsep.training.snippet import training_lines

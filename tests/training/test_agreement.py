@@ -7,8 +7,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from torch import nn
 
-from minsep.training import LinearDecay
-from minsep.training.jax import PrivateTraining, clipped_gradient, linear_decay, padded
+from minsep.training.jax import PrivateTraining, clipped_gradient, padded
 from minsep.training.torch import PrivateTraining as TorchTraining
 from minsep.training.torch import ScaleThenPrivatize
 from minsep.training.torch.clipping import ClippedSum
@@ -53,8 +52,8 @@ def test_jax_and_torch_agree(adam):
         jax_options = {"scale_stability": 0.02}
     else:
         torch_optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.95)
-        jax_optimizer = optax.sgd(linear_decay(0.1, 10), momentum=0.95)
-        torch_options, jax_options = {"schedule": LinearDecay(10)}, {}
+        jax_optimizer = optax.sgd(optax.linear_schedule(0.1, 0.0, 10), momentum=0.95)
+        torch_options, jax_options = {"schedule": lambda step: 1 - step / 10}, {}
     in_torch = TorchTraining(model, nn.functional.cross_entropy, torch_optimizer, mechanism, **options, **torch_options)
     in_jax = PrivateTraining(weights(), loss, jax_optimizer, mechanism, **options, **jax_options)
     for ours, theirs in zip(in_torch.batches(), in_jax.batches(), strict=True):

@@ -7,6 +7,7 @@ from minsep.accounting.certification import (
     Calibration,
     Certificate,
     ChangedCertificateError,
+    Promise,
     Prover,
     Rung,
     Verification,
@@ -14,8 +15,10 @@ from minsep.accounting.certification import (
     calibrate,
     calibrate_exactly,
     certify,
+    certify_by,
     exact_mechanism,
     not_certified,
+    rung_seed,
     verify,
 )
 from minsep.accounting.directions import DIRECTIONS, Direction
@@ -34,13 +37,14 @@ from minsep.accounting.reduction import cost_of_cutting
 from minsep.accounting.schemes import (
     SchemeAccounting,
     Support,
+    fallback,
     has_exact_curve,
     has_pair,
     needs_samples,
     pair_of,
     supported,
 )
-from minsep.accounting.sequential import verifier_for
+from minsep.accounting.sequential import betting_verifier, fixed_sample_verifier
 
 __all__ = [
     "DIRECTIONS",
@@ -53,27 +57,32 @@ __all__ = [
     "Law",
     "ParticipationPair",
     "PrivacyCurve",
+    "Promise",
     "Prover",
     "Rung",
     "SchemeAccounting",
     "Support",
     "Verification",
     "accepted_certificate",
+    "betting_verifier",
     "calibrate",
     "calibrate_exactly",
     "certify",
+    "certify_by",
     "cost_of_cutting",
     "estimate_delta",
     "estimate_epsilon",
     "estimated_noise_multiplier",
     "exact_mechanism",
+    "fallback",
+    "fixed_sample_verifier",
     "has_exact_curve",
     "has_pair",
     "needs_samples",
     "not_certified",
     "pair_of",
     "privacy_curve",
+    "rung_seed",
     "supported",
-    "verifier_for",
     "verify",
 ]

@@ -19,11 +19,11 @@ from minsep.randomness import Key
 from minsep.randomness.variates import log_miss_of
 
 # The relative standard error of a simulated mean, approximately, and the relative tolerance of a search.
-_PRECISION = 1e-3
-_MOST_SIMULATED = 2_000_000
-_LEAST_SIMULATED = 400
-_BLOCKS = 20
-_GRID = 400
+_RELATIVE_PRECISION = 1e-3
+_MOST_SIMULATED_BATCHES = 2_000_000
+_LEAST_SIMULATED_BATCHES = 400
+_BLOCK_COUNT = 20
+_GRID_POINTS = 400
 _DIGITS = 9  # of what is computed: the same on every processor
 
 
@@ -61,12 +61,12 @@ def sampling_prob_for(
     if participated:
         return to_digits(_search(_Simulation(graph, min_sep, burn_in, "search"), expected_batch, least), _DIGITS)
     formula = _Formula(graph, min_sep)
-    grid = np.geomspace(least, 1.0, _GRID)
+    grid = np.geomspace(least, 1.0, _GRID_POINTS)
     sizes = np.array([formula(prob) for prob in grid])
     if (sizes < expected_batch).all():
         # The largest mean may lie between points of the grid.
         peak = int(np.argmax(sizes))
-        low, high = grid[max(peak - 1, 0)], grid[min(peak + 1, _GRID - 1)]
+        low, high = grid[max(peak - 1, 0)], grid[min(peak + 1, _GRID_POINTS - 1)]
         best = float(optimize.minimize_scalar(lambda prob: -formula(prob), bounds=(low, high), method="bounded").x)
         if formula(best) < expected_batch:
             raise _out_of_reach(expected_batch, min_sep, formula(best), best)
@@ -107,16 +107,16 @@ class _Simulation:
         graph = self._graph
         # A size varies about like a Poisson variable with its mean, which is at least prob * examples / (1 + ...).
         guess = max(prob * graph.num_examples / (1 + self.min_sep * prob * graph.neighbourhood_sizes.mean()), 1e-3)
-        count = min(max(math.ceil(_PRECISION**-2 / guess), _LEAST_SIMULATED), _MOST_SIMULATED)
-        count = max(count, 4 * self.min_sep * _BLOCKS) // _BLOCKS * _BLOCKS
+        count = min(max(math.ceil(_RELATIVE_PRECISION**-2 / guess), _LEAST_SIMULATED_BATCHES), _MOST_SIMULATED_BATCHES)
+        count = max(count, 4 * self.min_sep * _BLOCK_COUNT) // _BLOCK_COUNT * _BLOCK_COUNT
         sizes = np.empty(self._burn_in + count, dtype=np.int64)
         last = np.full(graph.num_users, kernels.LONG_AGO, dtype=np.int64)
         kernels.simulate_sizes(
             graph.offsets, graph.users, log_miss_of(prob), self.min_sep, True, self._key, last, sizes
         )
         # Means of long blocks are nearly independent of each other, unlike single sizes.
-        means = sizes[self._burn_in :].reshape(_BLOCKS, -1).mean(axis=1)
-        return MeanBatchSize(float(means.mean()), float(means.std(ddof=1) / math.sqrt(_BLOCKS)))
+        means = sizes[self._burn_in :].reshape(_BLOCK_COUNT, -1).mean(axis=1)
+        return MeanBatchSize(float(means.mean()), float(means.std(ddof=1) / math.sqrt(_BLOCK_COUNT)))
 
 
 def _search(simulation: _Simulation, target: float, least: float) -> float:
@@ -133,7 +133,7 @@ def _search(simulation: _Simulation, target: float, least: float) -> float:
         if above > largest:
             largest, best = above, high
     for _ in range(40):
-        if abs(above / target - 1) < _PRECISION:
+        if abs(above / target - 1) < _RELATIVE_PRECISION:
             break
         share = (target - below) / (above - below) if above > below else 0.5
         middle = low + (high - low) * min(max(share, 0.05), 0.95)

@@ -1,6 +1,5 @@
 """Contribution bounding: which examples to keep so that no user has more than a given number of them."""
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +12,7 @@ from minsep.core import validation as validate
 from minsep.core.arrays import IntegerArray
 from minsep.randomness import Key, KeyedWords
 
-_MOST_BOUND = 2**31 - 1
+_LARGEST_BOUND = 2**31 - 1
 
 Order = Literal["ascending", "random"]
 ORDERS: tuple[Order, Order] = ("ascending", "random")
@@ -91,10 +90,10 @@ def bound_contributions(
     >>> bound_contributions(graph, user_bound=2, duplicates=True).examples
     array([1, 2, 3, 3])
     """
-    bound = validate.integer(user_bound=user_bound, at_least=1, at_most=_MOST_BOUND)
+    bound = validate.integer(user_bound=user_bound, at_least=1, at_most=_LARGEST_BOUND)
     most = None
     if neighbourhood_bound is not None:
-        most = validate.integer(neighbourhood_bound=neighbourhood_bound, at_least=1, at_most=_MOST_BOUND)
+        most = validate.integer(neighbourhood_bound=neighbourhood_bound, at_least=1, at_most=_LARGEST_BOUND)
     validate.choice(ORDERS, order=order)
     sequence = random_order(graph.num_examples, seed, "bounding")
     if order == "ascending":
@@ -150,19 +149,6 @@ class _Keeper:
 
 def _with_room(array: IntegerArray, filled: int, more: int) -> IntegerArray:
     return np.concatenate([array[:filled], np.empty(more, dtype=np.int64)])
-
-
-def neighbourhood_rule(sampling_prob: float, min_sep: int) -> int:
-    """Return the largest neighbourhood bound k_e with b p k_e < 1, the paper's rule of thumb, and at least 1.
-
-    Roughly, an example with a larger neighbourhood prevents more participations than it adds.
-
-    >>> neighbourhood_rule(sampling_prob=0.004, min_sep=32)
-    7
-    """
-    prob = validate.real(sampling_prob=sampling_prob, above=0, at_most=1)
-    separation = validate.integer(min_sep=min_sep, at_least=1)
-    return max(math.ceil(1 / (separation * prob)) - 1, 1)
 
 
 def fixed_batches(

@@ -17,7 +17,7 @@ from minsep.core import validation as validate
 from minsep.core.arrays import IntegerArray
 from minsep.core.files import write_whole
 
-_MOST_INDEX = 2**31 - 2
+_LARGEST_INDEX = 2**31 - 2
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ def whole_numbers(rows: IntegerArray | None = None, **parameter: ArrayLike) -> I
     if given.size == 0:
         return np.empty(0, dtype=np.int64)
     if given.dtype.kind in "iu":
-        wrong = (given < 0) | (given > _MOST_INDEX)
+        wrong = (given < 0) | (given > _LARGEST_INDEX)
     elif given.dtype.kind == "f":
         with np.errstate(invalid="ignore"):
-            wrong = ~((given >= 0) & (given <= _MOST_INDEX) & (given == np.floor(given)))
+            wrong = ~((given >= 0) & (given <= _LARGEST_INDEX) & (given == np.floor(given)))
     else:
         wrong = np.array([not _is_index(item) for item in given.tolist()])
     if wrong.any():
@@ -66,7 +66,7 @@ def whole_numbers(rows: IntegerArray | None = None, **parameter: ArrayLike) -> I
 
 
 def _is_index(item: object) -> bool:
-    return isinstance(item, int) and not isinstance(item, bool) and 0 <= item <= _MOST_INDEX
+    return isinstance(item, int) and not isinstance(item, bool) and 0 <= item <= _LARGEST_INDEX
 
 
 def read_edges(path: str | os.PathLike[str]) -> Edges:

@@ -15,7 +15,7 @@ from minsep.attribution.edges import read_edges, whole_numbers
 from minsep.core import validation as validate
 from minsep.core.arrays import IntegerArray
 
-_MOST = 2**31 - 1
+_MOST_ITEMS = 2**31 - 1
 
 
 class AttributionGraph:
@@ -291,8 +291,8 @@ def _count(indices: IntegerArray, **parameter: int | None) -> int:
     ((name, given),) = parameter.items()
     least = int(indices.max()) + 1 if indices.size else 0
     if given is None:
-        return validate.integer(**{name: least}, at_most=_MOST)
-    number = validate.integer(**{name: given}, at_least=1, at_most=_MOST)
+        return validate.integer(**{name: least}, at_most=_MOST_ITEMS)
+    number = validate.integer(**{name: given}, at_least=1, at_most=_MOST_ITEMS)
     if number < least:
         raise ValueError(f"{name} is {number}, but it must be at least {least}, because there is an index {least - 1}.")
     return number

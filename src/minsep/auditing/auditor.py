@@ -20,10 +20,10 @@ from minsep.mechanism import Mechanism
 from minsep.participation import UserMinSep
 from minsep.randomness import Key, KeyedWords
 
-_POINTS = 48
-_BOUND_SHARE = 0.5  # of the chance of a false alarm; the checks share the rest
-_CANARIES, _RUNS, _RUNS_OF_ONE = 1024, 16, 256
-_LEAST_CHANCE = 1e-100  # far above the least p-value of a check, 1e-300
+_THRESHOLDS_OF_CURVE = 48
+_CHANCE_SHARE_OF_BOUND = 0.5  # of the chance of a false alarm; the checks share the rest
+_DEFAULT_CANARIES, _DEFAULT_RUNS, _DEFAULT_RUNS_OF_ONE_CANARY = 1024, 16, 256
+_LEAST_FAILURE_PROBABILITY = 1e-100  # far above the least p-value of a check, 1e-300
 
 
 def audit(
@@ -67,14 +67,16 @@ def audit(
     """
     certificate = accepted_certificate(certificate, verify=verify)
     mechanism = Mechanism.from_certificate(certificate, verify=False)
-    failure_probability = validate.real(failure_probability=failure_probability, at_least=_LEAST_CHANCE, below=1)
+    failure_probability = validate.real(
+        failure_probability=failure_probability, at_least=_LEAST_FAILURE_PROBABILITY, below=1
+    )
     clip_norm = validate.real(clip_norm=clip_norm, above=0)
     cut = mechanism.truncation
     if canaries is None:
-        canaries = _CANARIES if cut is None else 1
+        canaries = _DEFAULT_CANARIES if cut is None else 1
     canaries = validate.integer(canaries=canaries, at_least=1)
     if runs is None:
-        runs = _RUNS if canaries > 1 else _RUNS_OF_ONE
+        runs = _DEFAULT_RUNS if canaries > 1 else _DEFAULT_RUNS_OF_ONE_CANARY
     runs = validate.integer(runs=runs, at_least=1)
     if cut is not None and canaries > 1:
         raise ValueError(
@@ -85,7 +87,7 @@ def audit(
     mechanism, each = _with_users(mechanism, canaries)
     key = Key.of(seed)
     statistic = Statistic.of(mechanism, runs * canaries, key.derive("statistic"))
-    bound_chance = _BOUND_SHARE * failure_probability
+    bound_chance = _CHANCE_SHARE_OF_BOUND * failure_probability
     rules = rules_for(statistic, runs * canaries, certificate.delta, bound_chance)
     tally = Tally(mechanism, statistic)
     coins = KeyedWords(key.derive("coins"))
@@ -137,7 +139,7 @@ def _with_users(mechanism: Mechanism, canaries: int) -> tuple[Mechanism, int]:
 
 def _points(statistic: Statistic, present: FloatArray, absent: FloatArray) -> tuple[Point, ...]:
     """Return false and true positives at thresholds from the rarest to the most common."""
-    places = np.unique(np.geomspace(1, statistic.absent.size - 1, _POINTS).astype(int))
+    places = np.unique(np.geomspace(1, statistic.absent.size - 1, _THRESHOLDS_OF_CURVE).astype(int))
     thresholds = np.unique(np.concatenate([statistic.absent[-places], statistic.present[places]]))[::-1]
     return tuple(
         Point(

@@ -8,8 +8,8 @@ from scipy import stats
 from minsep.core.arrays import FloatArray
 
 # Shares of the chance of an error: most for the odds, because the rate is known well where delta is small beside it.
-_FOR_ODDS, _FOR_RATE = 0.9, 0.1
-_LEAST = 1e-300
+_CHANCE_SHARE_OF_ODDS, _CHANCE_SHARE_OF_RATE = 0.9, 0.1
+_LEAST_P_VALUE = 1e-300
 
 
 def least_probability(successes: FloatArray | float, trials: FloatArray | float, chance: float) -> FloatArray:
@@ -37,8 +37,8 @@ def epsilon_bound(
     3.98
     """
     right, wrong = np.asarray(right, np.float64), np.asarray(wrong, np.float64)
-    theta = least_probability(right, right + wrong, _FOR_ODDS * chance)
-    rate = least_probability(right, trials, _FOR_RATE * chance)
+    theta = least_probability(right, right + wrong, _CHANCE_SHARE_OF_ODDS * chance)
+    rate = least_probability(right, trials, _CHANCE_SHARE_OF_RATE * chance)
     with np.errstate(divide="ignore", invalid="ignore"):
         bound = np.log(theta) - np.log1p(-theta) + np.log1p(-delta / rate)
     return np.where((theta > 0) & (rate > delta), np.maximum(np.nan_to_num(bound, nan=0.0), 0.0), 0.0)
@@ -49,7 +49,7 @@ def two_sided(lower: float, upper: float) -> float:
 
     Tails that vanish in floating point count as 1e-300: 0 is for what cannot happen.
     """
-    return min(1.0, max(2 * min(lower, upper), _LEAST))
+    return min(1.0, max(2 * min(lower, upper), _LEAST_P_VALUE))
 
 
 def distance_p_value(distance: float, first: int, second: int) -> float:
@@ -63,4 +63,4 @@ def distance_p_value(distance: float, first: int, second: int) -> float:
     """
     if not first or not second:
         return 1.0
-    return min(1.0, _LEAST + 4 * math.exp(-2 * (distance / (first**-0.5 + second**-0.5)) ** 2))
+    return min(1.0, _LEAST_P_VALUE + 4 * math.exp(-2 * (distance / (first**-0.5 + second**-0.5)) ** 2))

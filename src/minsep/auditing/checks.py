@@ -20,7 +20,7 @@ from minsep.participation import IndependentScheme
 
 _SMALLEST_AMPLITUDE = 1 - 2.0**-13
 """A loop may clip a little below the clip norm, so that rounding cannot exceed it."""
-_INNER = 0.1  # share of the likeliest, and of the least likely, sizes of a batch
+_SHARE_OF_EXTREME_SIZES = 0.1  # in probability: the likeliest sizes of a batch, and the least likely
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,8 @@ def _batch_sizes(tally: Tally) -> Check | None:
         chances = stats.binom.pmf(np.arange(total + 1), total, min(rate, 1.0))
         likely_first = np.argsort(-chances, kind="stable")
         covered = np.cumsum(chances[likely_first])
-        inner = likely_first[: int(np.searchsorted(covered, _INNER)) + 1]
-        outer = likely_first[int(np.searchsorted(covered, 1 - _INNER)) + 1 :]
+        inner = likely_first[: int(np.searchsorted(covered, _SHARE_OF_EXTREME_SIZES)) + 1]
+        outer = likely_first[int(np.searchsorted(covered, 1 - _SHARE_OF_EXTREME_SIZES)) + 1 :]
         near[step], near_chance[step] = np.isin(sizes[:, step], inner).sum(), chances[inner].sum()
         far[step], far_chance[step] = np.isin(sizes[:, step], outer).sum(), chances[outer].sum()
     (worst_near, p_near), (worst_far, p_far) = (

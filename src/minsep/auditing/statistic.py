@@ -15,10 +15,10 @@ from minsep.randomness import Key
 Side = Literal["present", "absent"]
 
 _LEAST_SAMPLES, _MOST_SAMPLES = 1 << 14, 1 << 17
-_CANDIDATES = 256
-_AROUND = (0.25, 4.0)
-_BEST_SHARE = 0.75
-_ENOUGH = 1000
+_CANDIDATE_THRESHOLDS = 256
+_RATES_AROUND_BEST = (0.25, 4.0)
+_CHANCE_SHARE_OF_BEST = 0.75
+_ENOUGH_POSITIVES = 1000
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Statistic:
     def false_positives(self, threshold: float) -> float:
         """Return the chance that log P/Q is above a threshold without the canary, also where that is rare."""
         direct = int(np.count_nonzero(self.absent > threshold))
-        if direct >= _ENOUGH or self.pair.upper_bound:
+        if direct >= _ENOUGH_POSITIVES or self.pair.upper_bound:
             return direct / self.absent.size
         above = self.present[self.present > threshold]
         return float(np.exp(-above).sum()) / self.present.size
@@ -101,9 +101,9 @@ def rules_for(statistic: Statistic, trials: int, delta: float, chance: float) ->
     found = [rule for direction in DIRECTIONS for rule in _candidates(statistic, direction, trials, delta, chance)]
     expected = [value for value, _ in found]
     best = int(np.argmax(expected))
-    rest = (1 - _BEST_SHARE) / (len(found) - 1)
+    rest = (1 - _CHANCE_SHARE_OF_BEST) / (len(found) - 1)
     return tuple(
-        Rule(rule.direction, rule.threshold, _BEST_SHARE if place == best else rest)
+        Rule(rule.direction, rule.threshold, _CHANCE_SHARE_OF_BEST if place == best else rest)
         for place, (_, rule) in enumerate(found)
     )
 
@@ -114,14 +114,14 @@ def _candidates(
     """Return three rules of a direction with the bounds that are to be expected of them."""
     ratios = statistic.present if direction == "remove" else -statistic.absent[::-1]
     # Rules by how many samples of the side they bet on lie beyond; the chance of the other side follows from log P/Q.
-    beyond = np.unique(np.geomspace(16, ratios.size - 1, _CANDIDATES).astype(int))
+    beyond = np.unique(np.geomspace(16, ratios.size - 1, _CANDIDATE_THRESHOLDS).astype(int))
     thresholds = ratios[ratios.size - 1 - beyond]
     right = beyond / ratios.size
     wrong = np.cumsum(np.exp(-ratios[::-1]))[beyond - 1] / ratios.size
     half = trials / 2
-    bounds = epsilon_bound(right * half, np.minimum(wrong, 1.0) * half, half, delta, chance * _BEST_SHARE)
+    bounds = epsilon_bound(right * half, np.minimum(wrong, 1.0) * half, half, delta, chance * _CHANCE_SHARE_OF_BEST)
     best = int(np.argmax(bounds))
-    places = [best, *(int(np.abs(np.log(right / right[best] / factor)).argmin()) for factor in _AROUND)]
+    places = [best, *(int(np.abs(np.log(right / right[best] / factor)).argmin()) for factor in _RATES_AROUND_BEST)]
     sign = 1.0 if direction == "remove" else -1.0
     return [(float(bounds[place]), Rule(direction, float(sign * thresholds[place]))) for place in places]
 

@@ -36,22 +36,22 @@ def compare(
 
     Example: `minsep compare --iterations 1024 --epsilon 1 --epsilon 4 --epoch 256 --plot ratios.svg`
     """
-    import minsep
+    from minsep import Compute, paper
     from minsep.core import validation as validate
+    from minsep.paper.comparison import EPOCHS, EPSILONS, OTHERS
     from minsep.participation import families
-    from minsep.planning.comparison import EPOCHS, EPSILONS, OTHERS
 
     files = Files(report=report, plot=plot, journal=journal)
     validate.all_of(*files.checks(), *report_checks(report, plot))
     with Bar() as bar:
-        comparison = minsep.compare(
+        comparison = paper.compare(
             iterations,
             delta,
             epsilons=epsilon or EPSILONS,
             epochs=epoch or EPOCHS,
             max_bands=max_bands,
             verified=verified,
-            compute=minsep.Compute(workers=workers, cluster=cluster),
+            compute=Compute(workers=workers, cluster=cluster),
             journal=journal,
             progress=bar.tell,
         )
@@ -83,7 +83,7 @@ def compare(
 
 
 def _as_data(comparison: Any) -> dict[str, Any]:
-    from minsep.planning.comparison import PROPOSED
+    from minsep.paper.comparison import PROPOSED
 
     cells = [
         {

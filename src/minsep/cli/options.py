@@ -89,7 +89,6 @@ Cluster = Annotated[
     ),
 ]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the certificate to this file.")]
-Test = Annotated[str, typer.Option(help="betting, or fixed: the paper's test, with about 100/delta samples.")]
 Journal = Annotated[
     Path | None,
     typer.Option(

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from minsep.planning.by_workload import Ranking as Ranking
     from minsep.planning.by_workload import rankings as rankings
     from minsep.planning.candidates import Candidate as Candidate
-    from minsep.planning.comparison import Comparison as Comparison
-    from minsep.planning.comparison import compare as compare
     from minsep.planning.planner import Plan as Plan
     from minsep.planning.planner import make_plan as make_plan
     from minsep.planning.planner import plan as plan
@@ -23,14 +21,12 @@ if TYPE_CHECKING:
 
 _MODULE_OF = {
     "Candidate": "candidates",
-    "Comparison": "comparison",
     "Plan": "planner",
     "Ranking": "by_workload",
     "Request": "request",
     "UserPlan": "users",
     "UserPlans": "users",
     "at_epsilons": "by_epsilon",
-    "compare": "comparison",
     "make_plan": "planner",
     "plan": "planner",
     "plan_users": "users",

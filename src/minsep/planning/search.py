@@ -3,27 +3,25 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import count
 
 from minsep.accounting import (
-    DIRECTIONS,
     Calibration,
     Direction,
     Law,
     Prover,
+    betting_verifier,
     calibrate,
     calibrate_exactly,
     estimated_noise_multiplier,
     exact_mechanism,
     has_exact_curve,
     has_pair,
-    verifier_for,
 )
 from minsep.core.budget import Budget
 from minsep.core.identity import to_digits
 from minsep.core.progress import Listener, Progress
 from minsep.engine import Compute
-from minsep.mechanism import NOISE_DIGITS, Design
+from minsep.mechanism import Design
 from minsep.planning.candidates import Candidate
 from minsep.planning.cutting import reason_not_to_cut
 from minsep.planning.request import Request
@@ -37,7 +35,6 @@ RELATIVE_ERROR_OF_A_TIE = 1.01
 """Errors within this factor are a tie: closer ones the estimates cannot tell apart."""
 _EXACT_NOISE_TOLERANCE = 0.002
 _SPACING_IN_TYPICAL_LOSSES, _LEAST_SPACING, _MOST_SPACING = 0.04, 1e-4, 4e-3  # a typical loss is that of one step
-_PAPERS_STEP = 1.01
 _MOST_SAMPLED_ITERATIONS = 50_000
 _GUESSED_DIGITS = 2  # of where to look first, so that searches begin at the same place everywhere
 
@@ -178,29 +175,16 @@ class Search:
             return proven, exact
         return best, found
 
-    def verify(self, candidate: Candidate) -> Candidate:
-        """Return a candidate with the least power of 1.01 as its noise that the verifier of the paper passes.
-
-        That verifier compares the average of plain samples with half of delta. Exact curves need no verifier.
-        """
-        if candidate.exact:
-            return candidate
-        design, budget = candidate.design(self._request), self._budget
-        half = replace(budget, delta=budget.delta / 2)
-        near = self._estimate(design, noise_of(candidate), _CLOSE_SAMPLES, _CLOSE_LOG_DELTA, half)
-        prover = Prover(budget.epsilon, verifier_for("fixed", budget.delta), compute=self._compute)
-        first = math.floor(math.log(near) / math.log(_PAPERS_STEP)) - 1
-        for attempt in count():
-            mechanism = design.with_noise(to_digits(_PAPERS_STEP ** (first + attempt), NOISE_DIGITS))
-            if all(prover.prove(mechanism, direction, self.seed + attempt).passed for direction in DIRECTIONS):
-                return self._measured(candidate, mechanism.noise_multiplier)
-        raise AssertionError("Some power of 1.01 passes.")
+    def estimate_at(self, candidate: Candidate, budget: Budget) -> float:
+        """Return the noise that a candidate needs at a budget near its own."""
+        design = candidate.design(self._request)
+        return self._estimate(design, noise_of(candidate), _CLOSE_SAMPLES, _CLOSE_LOG_DELTA, budget)
 
     def _work_for_add(self, candidate: Candidate) -> float:
         """Return a measure of the work to certify a candidate; 0 where `add` needs no samples."""
         if candidate.exact:
             return 0.0
-        prover = Prover(self._budget.epsilon, verifier_for("betting", self._budget.delta))
+        prover = Prover(self._budget.epsilon, betting_verifier(self._budget.delta))
         return prover.work_for_add(candidate.design(self._request).with_noise(noise_of(candidate)))
 
     def _calibrate(self, candidate: Candidate) -> Calibration:

@@ -2,7 +2,3 @@
 
 Import `minsep.training.torch` or `minsep.training.jax` by name; each needs the extra of the same name.
 """
-
-from minsep.training.schedule import LinearDecay
-
-__all__ = ["LinearDecay"]

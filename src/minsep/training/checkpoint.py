@@ -17,7 +17,7 @@ Encode = Callable[[Any], tuple[Array, str] | None]
 Decode = Callable[[Array, str], Any]
 """Return the array of a framework that gave an array of NumPy and a note."""
 
-_PLAIN = (bool, int, float, str, type(None))
+_PLAIN_TYPES = (bool, int, float, str, type(None))
 
 
 def save_checkpoint(path: str | os.PathLike[str], identity: State, content: Any, encode: Encode) -> None:
@@ -52,7 +52,7 @@ def load_checkpoint(path: str | os.PathLike[str], identity: State, decode: Decod
 
 def _pack(value: Any, encode: Encode, arrays: dict[str, Array]) -> Any:
     """Return what stands for a value in plain data: for arrays their names in `arrays`, to which they are added."""
-    if isinstance(value, (*_PLAIN, list)):
+    if isinstance(value, (*_PLAIN_TYPES, list)):
         return value
     if isinstance(value, tuple):
         return {"tuple": list(value)}

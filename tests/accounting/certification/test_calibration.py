@@ -6,7 +6,7 @@ import minsep
 from minsep.accounting.certification import calibration
 from minsep.accounting.certification.proofs import Refusal
 from minsep.accounting.schemes import exact_curve
-from minsep.accounting.sequential import verifier_for
+from minsep.accounting.sequential import betting_verifier
 
 
 def refusing(certify_by):
@@ -111,10 +111,10 @@ def test_tests_of_a_cut_ladder_share_the_chance_of_a_whole_one(monkeypatch):
 
     monkeypatch.setattr(calibration, "certify_by", noting)
     strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=2)
-    found = minsep.calibrate(strategy, minsep.MinSep(0.05, 4), 2.0, 0.05, test="fixed", seed=0)
+    found = minsep.calibrate(strategy, minsep.MinSep(0.05, 4), 2.0, 0.05, seed=0)
     assert len(found.rungs) == 2
     assert attempts[0] == len(calibration._RUNGS) + 1
-    level = verifier_for("fixed", 0.05, attempts[0]).level
+    level = betting_verifier(0.05, attempts[0]).level
     assert found.certificate.level <= level
     assert found.certificate.level + found.certificate.failure_probability * (1 - found.certificate.level) <= 0.05
 

@@ -60,6 +60,14 @@ def test_five_of_them_were_tested_by_samples():
         assert sum(certificate.samples > 0 for certificate in certificates) == 5
 
 
+def test_a_certificate_by_the_papers_verifier_holds():
+    certificate = minsep.Certificate.load(FOLDER / "paper-verifier-3.json")
+    assert certificate.test == "fixed"
+    assert certificate.samples > 0
+    result = minsep.verify(certificate, reproduce=True)
+    assert result.holds, result.reason
+
+
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for name, (mechanism, epsilon) in MECHANISMS.items():

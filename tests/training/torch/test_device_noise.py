@@ -202,7 +202,7 @@ def test_a_stream_resumes_anywhere(strategy):
 def test_parts_of_the_columns_make_up_the_whole(strategy, monkeypatch):
     size = 3003
     whole = rest_of(stream_of(strategy, size), size)
-    monkeypatch.setattr("minsep.training.torch.device_noise.stream._ON_HOST", 1024)
+    monkeypatch.setattr("minsep.training.torch.device_noise.stream._VALUES_AT_ONCE_ON_HOST", 1024)
     first, second = [(0, 5), (100, 1131), (2900, 3003)], [(5, 100), (1131, 2900)]
     for columns in (first, second):
         places = np.concatenate([np.arange(*part) for part in columns])
@@ -221,7 +221,7 @@ def test_how_many_rows_are_kept(strategy, rows):
 
 
 def test_a_banded_inverse_needs_no_memory_but_work_space(monkeypatch):
-    monkeypatch.setattr("minsep.training.torch.device_noise.stream._ON_HOST", 1 << 13)
+    monkeypatch.setattr("minsep.training.torch.device_noise.stream._VALUES_AT_ONCE_ON_HOST", 1 << 13)
     size = 1 << 19
     vector = torch.zeros(size, dtype=torch.float64)
 

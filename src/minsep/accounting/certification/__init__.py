@@ -1,10 +1,11 @@
 """Certificates: made by a prover, checked by a checker, and found for the least noise by calibration."""
 
 from minsep.accounting.certification.acceptance import accepted_certificate
-from minsep.accounting.certification.calibration import Calibration, Rung, calibrate, calibrate_exactly
+from minsep.accounting.certification.calibration import Calibration, Rung, calibrate, calibrate_exactly, rung_seed
 from minsep.accounting.certification.certificate import Certificate, ChangedCertificateError
-from minsep.accounting.certification.certify import certify, not_certified
+from minsep.accounting.certification.certify import certify, certify_by, not_certified
 from minsep.accounting.certification.exact_noise import exact_mechanism
+from minsep.accounting.certification.promise import Promise
 from minsep.accounting.certification.prover import Prover
 from minsep.accounting.certification.verification import Verification, verify
 
@@ -12,6 +13,7 @@ __all__ = [
     "Calibration",
     "Certificate",
     "ChangedCertificateError",
+    "Promise",
     "Prover",
     "Rung",
     "Verification",
@@ -19,7 +21,9 @@ __all__ = [
     "calibrate",
     "calibrate_exactly",
     "certify",
+    "certify_by",
     "exact_mechanism",
     "not_certified",
+    "rung_seed",
     "verify",
 ]

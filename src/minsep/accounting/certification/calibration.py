@@ -24,7 +24,7 @@ from minsep.accounting.estimation import (
 )
 from minsep.accounting.importance import DEFAULT_MEMORY, Law
 from minsep.accounting.schemes import exact_curve_carries, fallback, has_exact_curve, has_pair, unsupported
-from minsep.accounting.sequential import verifier_for
+from minsep.accounting.sequential import betting_verifier
 from minsep.core import validation as validate
 from minsep.core.budget import Budget
 from minsep.core.identity import to_digits
@@ -81,7 +81,6 @@ def calibrate(
     delta: float | None = None,
     truncation: Truncation | None = None,
     *,
-    test: str = "betting",
     attempts: int = 1,
     near: float | None = None,
     seed: int | None = None,
@@ -100,7 +99,6 @@ def calibrate(
 
     - `strategy`, `scheme` and `truncation` are what is calibrated; a `Design` holds all three.
     - `epsilon` and `delta` are the budget.
-    - `test="fixed"` uses the verifier of the b-min-sep paper.
     - `attempts` is how many calibrations there are at most, of which one is run: they share the chance of an error.
     - `near` says where to look first.
     - `seed`, `failure_probability`, `memory`, `model_size`, `compute` and `journal` are those of `certify`; `progress`
@@ -119,7 +117,7 @@ def calibrate(
     near = None if near is None else validate.real(near=near, above=0)
     tests = _MOST_TESTS * validate.integer(attempts=attempts, at_least=1)
     promise = Promise.of(design.strategy, budget, model_size)
-    verifier = verifier_for(test, promise.tested.delta, tests, failure_probability)
+    verifier = betting_verifier(promise.tested.delta, tests, failure_probability)
     prover = Prover(promise.tested.epsilon, verifier, memory)
     exactly = exact_curve_carries(design, promise.tested.delta) or not has_pair(design)
     if exactly and not has_exact_curve(design):
@@ -128,7 +126,6 @@ def calibrate(
         "design": design,
         "epsilon": budget.epsilon,
         "delta": budget.delta,
-        "test": test,
         "attempts": attempts,
         "near": near,
         "failure_probability": failure_probability,
@@ -151,7 +148,7 @@ def calibrate(
 def calibrate_exactly(design: Design, budget: Budget, seed: int, model_size: int | None = None) -> Calibration:
     """Return a design with an exact proof, at the level that tests before it leave: what is run if they reject."""
     promise = Promise.of(design.strategy, budget, model_size)
-    return _exactly(design, promise, verifier_for("betting", promise.tested.delta, _MOST_TESTS).level, seed)
+    return _exactly(design, promise, betting_verifier(promise.tested.delta, _MOST_TESTS).level, seed)
 
 
 def _exactly(design: Design, promise: Promise, level: float, seed: int) -> Calibration:
@@ -163,7 +160,7 @@ def _exactly(design: Design, promise: Promise, level: float, seed: int) -> Calib
 
 def _certify_alone(mechanism: Mechanism, promise: Promise, seed: int) -> Certificate:
     """Return the certificate of a mechanism with an exact proof."""
-    prover = Prover(promise.tested.epsilon, verifier_for("betting", promise.tested.delta))
+    prover = Prover(promise.tested.epsilon, betting_verifier(promise.tested.delta))
     return certify_by(prover, mechanism, promise, seed)
 
 
@@ -191,12 +188,12 @@ class _Ladder:
         in_reach = (to_digits(center * _STEP**steps, NOISE_DIGITS) for steps in _RUNGS)
         ladder = [sigma for sigma in in_reach if sigma < highest] or [to_digits(highest / _STEP, NOISE_DIGITS)]
         scouted = self._design.with_noise(ladder[min(_SCOUTED, len(ladder) - 1)])
-        outlook = self._prover.outlook(scouted, "remove", _rung_seed(_ESTIMATE_SEED, -1))
+        outlook = self._prover.outlook(scouted, "remove", rung_seed(_ESTIMATE_SEED, -1))
         first, expected = (0, 0.0) if outlook is None else self._first_rung(ladder, center, outlook)
         # `add` is tested once, at the first rung: what passes there holds for all above it.
-        add = self._prover.prove(self._design.with_noise(ladder[first]), "add", _rung_seed(self._seed, len(_RUNGS)))
+        add = self._prover.prove(self._design.with_noise(ladder[first]), "add", rung_seed(self._seed, len(_RUNGS)))
         for place in range(first, len(ladder)):
-            mechanism, seed = self._design.with_noise(ladder[place]), _rung_seed(self._seed, place)
+            mechanism, seed = self._design.with_noise(ladder[place]), rung_seed(self._seed, place)
             certificate = certify_by(
                 self._prover, mechanism, self._promise, seed, add if add.passed else None, expected
             )
@@ -275,6 +272,6 @@ def _design(strategy: Strategy | Design, scheme: Scheme | None, truncation: Trun
     return strategy
 
 
-def _rung_seed(seed: int, place: int) -> int:
+def rung_seed(seed: int, place: int) -> int:
     """Return a seed for a rung, independent of the others."""
     return int.from_bytes(Key.from_seed(seed).derive(f"rung {place}").secret[:16], "big")

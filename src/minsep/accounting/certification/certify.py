@@ -12,7 +12,7 @@ from minsep.accounting.directions import DIRECTIONS
 from minsep.accounting.exact import spacing_for
 from minsep.accounting.importance import DEFAULT_MEMORY
 from minsep.accounting.schemes import exact_curve, has_pair
-from minsep.accounting.sequential import Verifier, verifier_for
+from minsep.accounting.sequential import Verifier, betting_verifier
 from minsep.core.budget import Budget
 from minsep.core.progress import Listener
 from minsep.core.versions import library_versions
@@ -26,7 +26,6 @@ def certify(
     epsilon: float,
     delta: float,
     *,
-    test: str = "betting",
     attempts: int = 1,
     seed: int | None = None,
     failure_probability: float | None = None,
@@ -43,8 +42,6 @@ def certify(
     least bound, and a test by betting stops as soon as it is sure, either way.
 
     - `mechanism` is what is tested, at `epsilon` and `delta`.
-    - `test="fixed"` is the verifier of the b-min-sep paper, to the letter: a fixed number of plain samples (about
-      100/delta), an average of at most delta/2, and its recursions for a truncation.
     - `attempts` is how many mechanisms are tested at most, of which one that passes is run: they share the chance.
     - `seed` is where samples come from. By default it is drawn from the system's entropy, and recorded. A rejected
       test may be continued (same seed, larger `max_samples`), never begun again with another seed.
@@ -70,13 +67,12 @@ def certify(
     """
     budget = Budget(epsilon, delta)
     promise = Promise.of(mechanism.strategy, budget, model_size)
-    verifier = verifier_for(test, promise.tested.delta, attempts, failure_probability, max_samples)
+    verifier = betting_verifier(promise.tested.delta, attempts, failure_probability, max_samples)
     prover = Prover(promise.tested.epsilon, verifier, memory)
     inputs = {
         "mechanism": mechanism,
         "epsilon": budget.epsilon,
         "delta": budget.delta,
-        "test": test,
         "attempts": attempts,
         "failure_probability": failure_probability,
         "max_samples": max_samples,
@@ -118,7 +114,7 @@ def certify_by(
 def not_certified(mechanism: Mechanism, budget: Budget, seed: int, reason: str) -> Certificate:
     """Return a certificate that was refused without a test, and says why."""
     promise = Promise.of(mechanism.strategy, budget, None)
-    verifier, epsilon = verifier_for("betting", promise.tested.delta), promise.tested.epsilon
+    verifier, epsilon = betting_verifier(promise.tested.delta), promise.tested.epsilon
     remove, add = (Refusal(Claim(direction, epsilon, verifier.level), reason) for direction in DIRECTIONS)
     prover = Prover(epsilon, verifier)
     return _certificate(prover, mechanism, promise, seed, verifier.level, verifier.failure_probability, (remove, add))

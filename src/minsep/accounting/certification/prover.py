@@ -128,8 +128,7 @@ class Prover:
         """Return what a test of a direction by betting would be like; None where there is nothing to test."""
         reduction = self._reduction(mechanism, direction)
         pair, claim = reduction.pair, claim_of(reduction, direction, self.verifier.level)
-        betting = isinstance(self.verifier, BettingVerifier)
-        if not betting or claim.level <= 0 or is_immediate(reduction, direction) or pair.upper_bound:
+        if claim.level <= 0 or is_immediate(reduction, direction) or pair.upper_bound:
             return None
         law = self._law(pair, claim)
         bound = law.upward_bound(claim.epsilon)

@@ -10,9 +10,15 @@ from minsep.accounting.certification.checker import CheckError, check
 from minsep.accounting.certification.promise import Promise
 from minsep.accounting.certification.proofs import BoundProof, MomentProof, SampledProof, TangentProof
 from minsep.accounting.certification.prover import Prover
-from minsep.accounting.sequential import verifier_for
+from minsep.accounting.sequential import (
+    BettingVerifier,
+    FixedSampleVerifier,
+    Verifier,
+    betting_verifier,
+    fixed_sample_verifier,
+)
 from minsep.core.budget import Budget
-from minsep.core.validation import shortened
+from minsep.core.validation import in_short, shortened
 from minsep.engine import LOCAL, Compute
 from minsep.mechanism import Mechanism
 
@@ -79,15 +85,7 @@ def _caveats(certificate: Certificate, reproduced: bool) -> tuple[str, ...]:
 def _reproduce(certificate: Certificate, compute: Compute) -> None:
     """Repeat the prover, and compare all that it records."""
     mechanism = Mechanism.from_description(certificate.mechanism)
-    betting = certificate.test == "betting"
-    verifier = verifier_for(
-        certificate.test,
-        certificate.tested.delta,
-        certificate.attempts,
-        (certificate.failure_probability or None) if betting else None,
-        certificate.max_samples,
-    )
-    prover = Prover(certificate.tested.epsilon, verifier, certificate.memory, compute)
+    prover = Prover(certificate.tested.epsilon, _verifier_of(certificate), certificate.memory, compute)
     add_proof = None
     match certificate.proofs[1]:
         case SampledProof(noise_multiplier=sigma, seed=seed) if (sigma, seed) != (
@@ -109,6 +107,17 @@ def _reproduce(certificate: Certificate, compute: Compute) -> None:
         made_by, here = certificate.versions.get("minsep"), again.versions["minsep"]
         versions = "" if made_by == here else f"; it was made by minsep {made_by}, and this is {here}"
         raise CheckError(f"the prover comes to another result: {difference}{versions}")
+
+
+def _verifier_of(certificate: Certificate) -> Verifier:
+    """Return the test that the prover was given."""
+    delta, attempts = certificate.tested.delta, certificate.attempts
+    match certificate.test:
+        case BettingVerifier.kind:
+            return betting_verifier(delta, attempts, certificate.failure_probability or None, certificate.max_samples)
+        case FixedSampleVerifier.kind:
+            return fixed_sample_verifier(delta, attempts)
+    raise CheckError(f"the test is {in_short(certificate.test)}, but should be 'betting' or 'fixed'")
 
 
 def _difference(recorded: Any, found: Any, name: str = "") -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from minsep.accounting.sequential.verifier import Verifier
+from minsep.core import validation as validate
 from minsep.core.arrays import FloatArray
 
 # A fixed grid: small bets for values that spread, bets near 1 for values that are almost always 0.
@@ -84,3 +85,24 @@ class BettingVerifier(Verifier):
     def target(self) -> float:
         """Logarithm of the wealth at which the test passes."""
         return -math.log(self.false_pass_probability)
+
+
+def betting_verifier(
+    delta: float, attempts: int = 1, failure_probability: float | None = None, max_samples: int | None = None
+) -> BettingVerifier:
+    """Return the test that proves delta if it passes in any of `attempts` attempts.
+
+    >>> verifier = betting_verifier(1e-5)
+    >>> abs(verifier.level + verifier.failure_probability * (1 - verifier.level) - 1e-5) < 1e-18
+    True
+    """
+    attempts = validate.integer(attempts=attempts, at_least=1)
+    if failure_probability is None:
+        failure_probability = delta / 100
+    failure_probability = validate.real(failure_probability=failure_probability, above=0)
+    if failure_probability >= delta:
+        raise ValueError(f"failure_probability is {failure_probability:g}, but it must be below delta = {delta:g}.")
+    if max_samples is not None:
+        max_samples = validate.integer(max_samples=max_samples, at_least=1)
+    level = (delta - failure_probability) / (1 - failure_probability)
+    return BettingVerifier(level, failure_probability, attempts, max_samples)

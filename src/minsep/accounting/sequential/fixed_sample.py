@@ -39,6 +39,7 @@ def fixed_sample_verifier(delta: float, attempts: int = 1) -> FixedSampleVerifie
     True
     """
     delta = validate.real(delta=delta, above=0, at_most=1)
+    attempts = validate.integer(attempts=attempts, at_least=1)
     threshold = delta / 2
     enough = 1
     while _overall(delta, threshold, enough, attempts)[0] > delta:

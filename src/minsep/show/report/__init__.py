@@ -4,7 +4,8 @@ import os
 from typing import TYPE_CHECKING
 
 from minsep.core.files import check_folder, write_whole
-from minsep.planning import Comparison, Plan
+from minsep.paper import Comparison
+from minsep.planning import Plan
 from minsep.show.report.files import needing, picture_format
 
 if TYPE_CHECKING:
@@ -65,13 +66,13 @@ def plot(plan: Plan, path: str | os.PathLike[str]) -> None:
 def write_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> None:
     """Write a self-contained HTML page with the heat maps of a comparison, which opens without a network.
 
-    >>> import minsep, tempfile, pathlib
+    >>> import minsep.paper, tempfile, pathlib
+    >>> from minsep.paper.comparison import Cell
     >>> from minsep.planning import Candidate
-    >>> from minsep.planning.comparison import Cell
     >>> errors = {"cyclic-poisson": 2.0, "balls-in-bins": 1.6, "min-sep": 1.5}
     >>> best = {name: Candidate(name, 4, 8, noise_multiplier=1.0, error=error) for name, error in errors.items()}
-    >>> cell = Cell(epsilon=2.0, epoch=32, best=best)  # minsep.compare(...) measures many
-    >>> comparison = minsep.Comparison(64, 1e-3, 4, epsilons=(2.0,), epochs=(32,), cells=(cell,))
+    >>> cell = Cell(epsilon=2.0, epoch=32, best=best)  # minsep.paper.compare(...) measures many
+    >>> comparison = minsep.paper.Comparison(64, 1e-3, 4, epsilons=(2.0,), epochs=(32,), cells=(cell,))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "comparison.html"
     ...     write_comparison(comparison, path)
@@ -87,13 +88,13 @@ def write_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> No
 def plot_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> None:
     """Write the two heat maps of a comparison as a picture. The suffix is .png or .svg.
 
-    >>> import minsep, tempfile, pathlib
+    >>> import minsep.paper, tempfile, pathlib
+    >>> from minsep.paper.comparison import Cell
     >>> from minsep.planning import Candidate
-    >>> from minsep.planning.comparison import Cell
     >>> errors = {"cyclic-poisson": 2.0, "balls-in-bins": 1.6, "min-sep": 1.5}
     >>> best = {name: Candidate(name, 4, 8, noise_multiplier=1.0, error=error) for name, error in errors.items()}
-    >>> cell = Cell(epsilon=2.0, epoch=32, best=best)  # minsep.compare(...) measures many
-    >>> comparison = minsep.Comparison(64, 1e-3, 4, epsilons=(2.0,), epochs=(32,), cells=(cell,))
+    >>> cell = Cell(epsilon=2.0, epoch=32, best=best)  # minsep.paper.compare(...) measures many
+    >>> comparison = minsep.paper.Comparison(64, 1e-3, 4, epsilons=(2.0,), epochs=(32,), cells=(cell,))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "ratios.png"
     ...     plot_comparison(comparison, path)

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from minsep.accounting import METHODS_IN_WORDS, Certificate, privacy_curve
 from minsep.core.arrays import FloatArray
 from minsep.mechanism import Mechanism
+from minsep.paper import Comparison
 from minsep.participation import families
 from minsep.participation.truncation import PADDING
-from minsep.planning import Candidate, Comparison, Plan
+from minsep.planning import Candidate, Plan
 from minsep.training.stability import largest_stable_clip_norm
 
 # From a quarter of epsilon to twice epsilon: with 35 steps, one of them ends at epsilon.

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from minsep.paper.comparison import OTHERS, Comparison
 from minsep.participation import families
-from minsep.planning import Comparison, Plan
-from minsep.planning.comparison import OTHERS
+from minsep.planning import Plan
 from minsep.show import palette
 from minsep.show.plots import Axis, Band, Bars, Dots, HeatMap, Layer, Line, Plot, Star
 from minsep.show.report import data

@@ -8,8 +8,8 @@ import numpy as np
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from minsep.planning import Candidate, Comparison, Plan, rankings
-from minsep.planning.comparison import OTHERS
+from minsep.paper.comparison import OTHERS, Comparison
+from minsep.planning import Candidate, Plan, rankings
 from minsep.show import palette
 from minsep.show.plots import HeatMap, Plot
 from minsep.show.plots.interactive import drawn

@@ -13,13 +13,19 @@ from transformers import DataCollatorWithFlattening, Trainer, TrainingArguments
 from minsep.core import validation as validate
 
 _EPOCHS_BY_DEFAULT = 3.0
-_GENERATORS = torch.Generator | np.random.Generator | np.random.RandomState | random.Random
+_GENERATOR_TYPES = torch.Generator | np.random.Generator | np.random.RandomState | random.Random
 _MAX_GRAD_NORM_BY_DEFAULT = 1.0
-_PACKED = ("seq_lengths", "seq_idx", "cu_seq_lens_q", "cu_seq_lens_k", "num_items_in_batch")
-_OWN_LOOP = ("training_step", "get_train_dataloader", "_get_train_sampler", "get_batch_samples", "_inner_training_loop")
+_COLUMNS_OF_PACKED_EXAMPLES = ("seq_lengths", "seq_idx", "cu_seq_lens_q", "cu_seq_lens_k", "num_items_in_batch")
+_METHODS_OF_OWN_LOOP = (
+    "training_step",
+    "get_train_dataloader",
+    "_get_train_sampler",
+    "get_batch_samples",
+    "_inner_training_loop",
+)
 
 # Arguments that must be off, and why.
-_OFF = {
+_WHY_OFF = {
     "dataloader_drop_last": "every batch of the mechanism is trained on, whatever its size",
     "group_by_length": "which examples are in a batch is up to the mechanism",
     "auto_find_batch_size": "it would repeat a step after an error; set per_device_train_batch_size",
@@ -53,7 +59,7 @@ def check_arguments(args: TrainingArguments, iterations: int, expected_batch: fl
     optimizer = str(getattr(args.optim, "value", args.optim))
     problems: list[tuple[bool, str]] = [
         (bool(getattr(args, name, None)), f"{name} is {getattr(args, name, None)!r}, but it must be off: {why}.")
-        for name, why in _OFF.items()
+        for name, why in _WHY_OFF.items()
     ]
     problems += [
         (
@@ -120,17 +126,17 @@ def check_trainer(trainer: Trainer) -> None:
             "data_collator is a DataCollatorWithFlattening, which packs examples into one sequence: use one that keeps "
             "them apart."
         )
-    own = [name for name, value in _attributes(trainer.data_collator).items() if isinstance(value, _GENERATORS)]
+    own = [name for name, value in _attributes(trainer.data_collator).items() if isinstance(value, _GENERATOR_TYPES)]
     if getattr(trainer.data_collator, "seed", None) is not None or own:
         raise ValueError(
             "data_collator draws from a generator of its own, so what one example gets would depend on the others: "
             "leave out its seed."
         )
     first = dataset[0]
-    packed = [name for name in _PACKED if isinstance(first, dict) and name in first]
+    packed = [name for name in _COLUMNS_OF_PACKED_EXAMPLES if isinstance(first, dict) and name in first]
     if packed:
         raise ValueError(f"train_dataset has the column {packed[0]!r}, which marks packed examples: do not pack them.")
-    for name in _OWN_LOOP:
+    for name in _METHODS_OF_OWN_LOOP:
         if getattr(type(trainer), name, None) is not getattr(Trainer, name, None):
             raise ValueError(
                 f"{type(trainer).__name__} overrides {name}, which private training does not call: override "

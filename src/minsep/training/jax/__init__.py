@@ -8,8 +8,7 @@ except ModuleNotFoundError as error:
 
 from minsep.training.jax.clipping import clipped_gradient, padded
 from minsep.training.jax.noise import NoiseState
-from minsep.training.jax.schedule import linear_decay
 from minsep.training.jax.training import PrivateTraining
 from minsep.training.jax.transformation import privatize
 
-__all__ = ["NoiseState", "PrivateTraining", "clipped_gradient", "linear_decay", "padded", "privatize"]
+__all__ = ["NoiseState", "PrivateTraining", "clipped_gradient", "padded", "privatize"]

@@ -15,7 +15,7 @@ from minsep.training.run import CLIP_MARGIN, check_clip_norm
 
 Tree = Any
 
-_PIECE = 256
+_PIECE_ENTRIES = 256
 LossOfOne = Callable[[Tree, Any, Any], jax.Array]
 """loss(parameters, input, target) of one example."""
 
@@ -142,9 +142,9 @@ def norms_of(parts: list[jax.Array]) -> jax.Array:
 
 
 def _norms_of_pieces(rows: jax.Array) -> jax.Array:
-    pieces = -(-rows.shape[1] // _PIECE)
-    padded_rows = jnp.pad(rows, ((0, 0), (0, pieces * _PIECE - rows.shape[1])))
-    return jnp.sqrt(jnp.sum(jnp.square(padded_rows.reshape(len(rows), pieces, _PIECE)), axis=2))
+    pieces = -(-rows.shape[1] // _PIECE_ENTRIES)
+    padded_rows = jnp.pad(rows, ((0, 0), (0, pieces * _PIECE_ENTRIES - rows.shape[1])))
+    return jnp.sqrt(jnp.sum(jnp.square(padded_rows.reshape(len(rows), pieces, _PIECE_ENTRIES)), axis=2))
 
 
 def _at_least_single(array: jax.Array) -> jax.Array:

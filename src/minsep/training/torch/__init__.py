@@ -5,8 +5,7 @@ try:
 except ModuleNotFoundError as error:
     raise ImportError("minsep.training.torch needs PyTorch: pip install 'minsep[torch]'") from error
 
-from minsep.training.schedule import LinearDecay
 from minsep.training.torch.scaling import ScaleThenPrivatize
 from minsep.training.torch.training import PrivateTraining
 
-__all__ = ["LinearDecay", "PrivateTraining", "ScaleThenPrivatize"]
+__all__ = ["PrivateTraining", "ScaleThenPrivatize"]

@@ -26,8 +26,8 @@ SeedsOf = Callable[[slice], Sequence[bytes]]
 Clipping = Literal["auto", "vmap", "ghost"]
 
 # Entries of per-example gradients above which they are not held in memory, unless asked for: 256 MiB.
-_MOST_ENTRIES = 1 << 26
-_USUAL = 32
+_MOST_GRADIENT_ENTRIES = 1 << 26
+_USUAL_MICRO_BATCH = 32
 
 
 class ClippedSum:
@@ -63,7 +63,7 @@ class ClippedSum:
         self.micro_batch = None if micro_batch == "auto" else validate.integer(micro_batch=micro_batch, at_least=1)
         if clipping not in get_args(Clipping):
             raise ValueError(f'clipping is {clipping!r}, but it must be "auto", "vmap" or "ghost".')
-        large = (self.micro_batch or _USUAL) * self.size > _MOST_ENTRIES
+        large = (self.micro_batch or _USUAL_MICRO_BATCH) * self.size > _MOST_GRADIENT_ENTRIES
         ghost = clipping == "ghost" or (clipping == "auto" and large)
         self._method: Method = Ghost(self.objective) if ghost else Vmapped(self.objective)
 

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from minsep.training.torch.sharded.shards import local_part
 
-_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_INTEGER_OF_BYTES = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def digest(tensor: Tensor) -> tuple[int, int]:
@@ -19,5 +19,5 @@ def digest(tensor: Tensor) -> tuple[int, int]:
     held = local_part(tensor.detach()).contiguous().flatten()
     if held.is_complex():
         held = torch.view_as_real(held).flatten()
-    bits = held.view(_INTEGERS[held.element_size()])
+    bits = held.view(_INTEGER_OF_BYTES[held.element_size()])
     return int(bits.sum(dtype=torch.int64)), int(bits[::2].sum(dtype=torch.int64))

@@ -11,10 +11,10 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 # Of what is available when a run starts. The rest is for everything else, and for what allocators waste.
-_SHARE = 0.25
+_SHARE_OF_MEMORY = 0.25
 # Larger micro-batches are hardly faster, and the last one of a step is padded to the size of the others.
-_MOST_ON_HOST, _MOST_ON_DEVICE = 32, 256
-_OPERATIONS = 32
+_MOST_EXAMPLES_ON_HOST, _MOST_EXAMPLES_ON_DEVICE = 32, 256
+_OPERATIONS_BETWEEN_CLEARINGS = 32
 
 
 def fitting_micro_batch(compute: Callable[[int], object], device: torch.device, available: int | None = None) -> int:
@@ -30,8 +30,8 @@ def fitting_micro_batch(compute: Callable[[int], object], device: torch.device, 
     available = available_memory(device) if available is None else available
     one, two = (peak_memory(lambda size=size: compute(size), device) for size in (1, 2))  # type: ignore[misc]
     each = max(two - one, 1)
-    fitting = max(int(_SHARE * available - (one - each)) // each, 1)
-    most = _MOST_ON_HOST if device.type == "cpu" else _MOST_ON_DEVICE
+    fitting = max(int(_SHARE_OF_MEMORY * available - (one - each)) // each, 1)
+    most = _MOST_EXAMPLES_ON_HOST if device.type == "cpu" else _MOST_EXAMPLES_ON_DEVICE
     return int(min(1 << (fitting.bit_length() - 1), most))
 
 
@@ -87,7 +87,7 @@ class _LiveTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._live[storage._cdata] = (StorageWeakRef(storage), storage.nbytes())  # type: ignore[no-untyped-call]
         self._operations += 1
         held = sum(size for _, size in self._live.values())
-        if held > self.peak or self._operations % _OPERATIONS == 0:
+        if held > self.peak or self._operations % _OPERATIONS_BETWEEN_CLEARINGS == 0:
             self._live = {key: item for key, item in self._live.items() if not item[0].expired()}  # type: ignore[no-untyped-call]
             self.peak = max(self.peak, sum(size for _, size in self._live.values()))
         return results

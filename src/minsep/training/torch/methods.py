@@ -16,8 +16,8 @@ from minsep.training.torch.vmapping import vmap_ready
 Seeds = Callable[[], Sequence[bytes]]
 """Return the seeds of the examples of a micro-batch."""
 
-_PIECE = 256
-_COLUMNS = 1 << 15
+_PIECE_ENTRIES = 256
+_COLUMNS_AT_ONCE = 1 << 15
 
 
 class Gradients(ABC):
@@ -176,8 +176,8 @@ def norms_of(parts: list[Tensor]) -> Tensor:
     """
     norms = []
     for part in parts:
-        whole = part.shape[1] // _PIECE * _PIECE
-        norms.append(torch.linalg.vector_norm(part[:, :whole].reshape(len(part), -1, _PIECE), dim=2))
+        whole = part.shape[1] // _PIECE_ENTRIES * _PIECE_ENTRIES
+        norms.append(torch.linalg.vector_norm(part[:, :whole].reshape(len(part), -1, _PIECE_ENTRIES), dim=2))
         norms.append(torch.linalg.vector_norm(part[:, whole:], dim=1, keepdim=True))
     norm: Tensor = torch.linalg.vector_norm(torch.cat(norms, dim=1).double(), dim=1)
     return norm
@@ -190,6 +190,6 @@ def add_rows(total: Tensor, rows: Tensor, factors: Tensor) -> None:
     - `rows`: one for each example.
     - `factors`: one for each example.
     """
-    for start in range(0, rows.shape[1], _COLUMNS):
-        part = slice(start, start + _COLUMNS)
+    for start in range(0, rows.shape[1], _COLUMNS_AT_ONCE):
+        part = slice(start, start + _COLUMNS_AT_ONCE)
         total[part].addmv_(rows[:, part].to(total.dtype).T, factors)

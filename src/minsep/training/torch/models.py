@@ -11,9 +11,9 @@ from torch.utils._pytree import tree_leaves
 
 from minsep.training.torch.digests import digest
 
-_GENERATORS = np.random.Generator, np.random.RandomState, random.Random
-_WATCHED = Tensor, int, float, str, dict, list, tuple, *_GENERATORS
-_OF_TORCH = {*vars(nn.Module()), "_flat_weights"}  # parameters, buffers, submodules, hooks
+_GENERATOR_TYPES = np.random.Generator, np.random.RandomState, random.Random
+_TYPES_THAT_MAY_CHANGE = Tensor, int, float, str, dict, list, tuple, *_GENERATOR_TYPES
+_ATTRIBUTES_OF_TORCH = {*vars(nn.Module()), "_flat_weights"}  # parameters, buffers, submodules, hooks
 _BATCH_NORMS = (nn.modules.batchnorm._BatchNorm, nn.SyncBatchNorm)
 
 
@@ -116,7 +116,7 @@ def _held(model: nn.Module) -> dict[tuple[str, str, str], Any]:
             *layer.named_parameters(recurse=False),
             *layer.named_buffers(recurse=False),
         )
-        if isinstance(value, _WATCHED) and attribute not in _OF_TORCH
+        if isinstance(value, _TYPES_THAT_MAY_CHANGE) and attribute not in _ATTRIBUTES_OF_TORCH
     }
 
 
@@ -126,7 +126,7 @@ def _fingerprint(value: Any) -> Any:
         case Tensor():
             return value.shape, _content(value)
         case dict() | list() | tuple():
-            return [_fingerprint(leaf) for leaf in tree_leaves(value) if isinstance(leaf, _WATCHED)]
+            return [_fingerprint(leaf) for leaf in tree_leaves(value) if isinstance(leaf, _TYPES_THAT_MAY_CHANGE)]
         case np.random.Generator():
             return str(value.bit_generator.state)
         case np.random.RandomState():

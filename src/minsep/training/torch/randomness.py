@@ -13,14 +13,14 @@ from torch.utils.data import Dataset, IterableDataset
 from minsep.training.randomness import ExampleSeeds, numpy_and_python_kept, seed_numpy_and_python
 
 # Random operations that vmap turns into one whose first dimension is the examples of a micro-batch.
-_BATCHED = {
+_DRAWN_WITH_EXAMPLES_FIRST = {
     "bernoulli", "bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "native_dropout", "normal",
     "normal_", "poisson", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "random_", "uniform_",
 }  # fmt: skip
-_IN_TURN = "multinomial"  # vmap puts the rows of all examples below each other
-_ONE_BY_ONE = "randperm"  # vmap calls it once for each example, in their order
+_DRAWN_IN_TURN = "multinomial"  # vmap puts the rows of all examples below each other
+_DRAWN_ONE_BY_ONE = "randperm"  # vmap calls it once for each example, in their order
 # These have their own generators, whose states cannot be compared.
-_HIDDEN = {"_cudnn_rnn", "miopen_rnn", "_lstm_mps"}
+_DRAWN_BY_OWN_GENERATORS = {"_cudnn_rnn", "miopen_rnn", "_lstm_mps"}
 
 
 class DrawsOfExamples(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -62,15 +62,15 @@ class DrawsOfExamples(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if device.type == "cpu" and not torch.equal(before, self._before):
             raise _refusal("an operation of its own")
         try:
-            if name == _ONE_BY_ONE:
+            if name == _DRAWN_ONE_BY_ONE:
                 turn, place = divmod(self._permutations, len(self._seeds))
                 self._permutations += 1
                 self._seed(device, place, f"permutation {turn}")
                 return func(*args, **kwargs)
-            if name in _BATCHED or name == _IN_TURN:
+            if name in _DRAWN_WITH_EXAMPLES_FIRST or name == _DRAWN_IN_TURN:
                 return self._in_parts(func, args, kwargs, device)
             result = func(*args, **kwargs)
-            if name in _HIDDEN or not torch.equal(before, _state(device)):
+            if name in _DRAWN_BY_OWN_GENERATORS or not torch.equal(before, _state(device)):
                 raise _refusal(str(func))
             return result
         finally:
@@ -82,7 +82,7 @@ class DrawsOfExamples(TorchDispatchMode):  # type: ignore[no-untyped-call]
         count = len(self._seeds)
         tensors = [value for value in args if isinstance(value, Tensor)]
         dimensions = max((value.dim() for value in tensors), default=0)
-        in_turn = func.overloadpacket.__name__ == _IN_TURN
+        in_turn = func.overloadpacket.__name__ == _DRAWN_IN_TURN
         sizes = [len(value) for value in tensors if value.dim() == dimensions > 0]
         sizes += [value[0] for value in args if isinstance(value, list | tuple | torch.Size) and len(value) > 0]
         rows = max(sizes, default=0) // count if in_turn else 1

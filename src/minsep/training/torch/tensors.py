@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 # NumPy lacks some of torch's dtypes (bfloat16, eight-bit floats): their bits are kept as integers.
-_BITS = {1: torch.uint8, 2: torch.int16}
+_INTEGER_OF_BYTES = {1: torch.uint8, 2: torch.int16}
 
 
 def to_array(value: Any) -> tuple[NDArray[Any], str] | None:
@@ -25,7 +25,7 @@ def to_array(value: Any) -> tuple[NDArray[Any], str] | None:
     tensor = value.detach().cpu().contiguous()
     name = str(tensor.dtype).removeprefix("torch.")
     if not hasattr(np, name):
-        tensor = tensor.view(_BITS[tensor.dtype.itemsize])
+        tensor = tensor.view(_INTEGER_OF_BYTES[tensor.dtype.itemsize])
     return tensor.numpy(), name
 
 

@@ -16,7 +16,7 @@ from minsep.training.torch.attention import plain_attention
 from minsep.training.torch.recurrent import FUSED, unfused
 
 # Where transformers asks whether all entries of a mask are one, unless it is being traced.
-_MASKS = ("transformers.masking_utils", "transformers.modeling_attn_mask_utils")
+_MODULES_OF_MASKS = ("transformers.masking_utils", "transformers.modeling_attn_mask_utils")
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def vmap_ready() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))  # for nn.MultiheadAttention
         stack.enter_context(_Substituted())
-        for name in _MASKS:
+        for name in _MODULES_OF_MASKS:
             module = sys.modules.get(name)
             if module is not None and hasattr(module, "is_tracing"):
                 stack.enter_context(patch.object(module, "is_tracing", _or_transformed(module.is_tracing)))

@@ -15,10 +15,10 @@ from minsep.randomness.chacha import BLOCK_WORDS, key_words
 from minsep.randomness.normals import MORE_BITS, NORMALS, STRIPE_BLOCKS, check_columns
 from minsep.training.torch.device_noise.chacha import blocks
 
-_PAIRS = STRIPE // 2
-_UNIT, _UNIT_64 = 2.0**-74, 2.0**-64
+_PAIRS_PER_STRIPE = STRIPE // 2
+_DISTANCE_UNIT, _FRACTION_UNIT = 2.0**-74, 2.0**-64
 # What values of two devices may differ by, times the radius of their pair: twice Lemma 4 of docs/rounding.md.
-_AGREEMENT = 40 * 2.0**-53
+_MOST_DIFFERENCE_PER_RADIUS = 40 * 2.0**-53
 
 
 class DeviceNormals:
@@ -52,7 +52,7 @@ class DeviceNormals:
         begin, end = columns
         check_columns(end)
         first, last = begin // STRIPE, -(-end // STRIPE)
-        words = self._row_words(row, NORMALS, STRIPE_BLOCKS, first, last, device).view(-1, 2, _PAIRS)
+        words = self._row_words(row, NORMALS, STRIPE_BLOCKS, first, last, device).view(-1, 2, _PAIRS_PER_STRIPE)
         more = partial(self._row_words, row, MORE_BITS, STRIPE_BLOCKS // 2, first, last, device)
         return _normals(words[:, 0], words[:, 1], more).view(-1)[begin - first * STRIPE : end - first * STRIPE]
 
@@ -76,15 +76,22 @@ class DeviceNormals:
     def _compare_with_host(self) -> None:
         """Refuse a device whose values, of usual words and of those near 0 and 1, differ from the host's."""
         host = torch.device("cpu")
-        drawn = self._row_words(0, NORMALS, STRIPE_BLOCKS, 0, 8, host).view(-1, 2, _PAIRS)
-        rare = drawn[:1, 0] >> (torch.arange(_PAIRS) % 64)  # of all sizes, and then their complements
+        drawn = self._row_words(0, NORMALS, STRIPE_BLOCKS, 0, 8, host).view(-1, 2, _PAIRS_PER_STRIPE)
+        rare = drawn[:1, 0] >> (torch.arange(_PAIRS_PER_STRIPE) % 64)  # of all sizes, and then their complements
         radii, angles = torch.cat([drawn[:, 0], rare, ~rare]), torch.cat([drawn[:, 1], drawn[:2, 1]])
         more = torch.cat([drawn[:, 1], drawn[:2, 0]])
         here = _normals(radii, angles, lambda: more)
         there = _normals(radii.to(self._device), angles.to(self._device), lambda: more.to(self._device)).cpu()
-        sizes = here.view(-1, 2, _PAIRS).square().sum(1, keepdim=True).sqrt().expand(-1, 2, -1).reshape(here.shape)
+        sizes = (
+            here.view(-1, 2, _PAIRS_PER_STRIPE)
+            .square()
+            .sum(1, keepdim=True)
+            .sqrt()
+            .expand(-1, 2, -1)
+            .reshape(here.shape)
+        )
         same = torch.equal(self._row(0, (0, 8 * STRIPE), self._device).cpu(), there[:8].reshape(-1))
-        if not same or not bool(((here - there).abs() <= _AGREEMENT * sizes).all()):
+        if not same or not bool(((here - there).abs() <= _MOST_DIFFERENCE_PER_RADIUS * sizes).all()):
             raise RuntimeError(
                 f"The device {self._device} computes other random numbers than the host, so its noise cannot be "
                 'trusted: use noise="host".'
@@ -105,7 +112,7 @@ def _normals(radii: Tensor, angles: Tensor, more: Callable[[], Tensor]) -> Tenso
         third = more()
         third = torch.where(upper, ~third, third)
         high, low = (third >> 12) & ((1 << 52) - 1), third & 0xFFF
-        fraction = torch.where(rare, (high.double() * 4096 + (low.double() + 0.5)) * _UNIT_64, 0.5)
+        fraction = torch.where(rare, (high.double() * 4096 + (low.double() + 0.5)) * _FRACTION_UNIT, 0.5)
     return _normal_pairs(near, angles, upper, fraction)
 
 
@@ -118,7 +125,7 @@ def _normal_pairs(near: Tensor, angles: Tensor, upper: Tensor, fraction: Tensor 
     """
     spare = (torch.where(upper, ~angles, angles) >> 2) & 0x3FF
     low = ((near & 0xFFF) << 10) | spare
-    h = (near >> 12).double().mul_(2.0**22).add_(low.double() + fraction).mul_(_UNIT)
+    h = (near >> 12).double().mul_(2.0**22).add_(low.double() + fraction).mul_(_DISTANCE_UNIT)
     half_radius = torch.where(upper, torch.log1p(-h), torch.log(h)).neg_().sqrt_()
     turn = ((angles >> 12) & ((1 << 52) - 1)).double().mul_(2.0**-52).sub_(0.5).mul_(math.pi / 2)
     sine, cosine = turn.sin(), turn.cos()

@@ -15,7 +15,7 @@ from minsep.randomness import STRIPE, Key
 from minsep.training.torch.device_noise.normals import DeviceNormals
 
 # Values made at once: more of them hide the time to start a kernel, fewer stay in the cache of a CPU.
-_ON_HOST, _ON_DEVICE = 1 << 16, 1 << 22
+_VALUES_AT_ONCE_ON_HOST, _VALUES_AT_ONCE_ON_DEVICE = 1 << 16, 1 << 22
 
 
 class DeviceNoiseStream(KeyedStream):
@@ -126,7 +126,10 @@ class DeviceNoiseStream(KeyedStream):
 
     def _slices(self) -> Iterator[tuple[slice, tuple[int, int]]]:
         """Yield small parts of the row, by their places in the vector and in the whole row."""
-        width = max((_ON_HOST if self._device.type == "cpu" else _ON_DEVICE) // STRIPE, 1) * STRIPE
+        width = (
+            max((_VALUES_AT_ONCE_ON_HOST if self._device.type == "cpu" else _VALUES_AT_ONCE_ON_DEVICE) // STRIPE, 1)
+            * STRIPE
+        )
         place = 0
         for begin, end in self.columns:
             for first in range(begin - begin % width, end, width):

@@ -8,10 +8,10 @@ from torch import Tensor
 from minsep.training.torch.methods import add_rows, norms_of
 
 # Entries that are in memory at once besides activations: of rows, or of inner products in double precision.
-_ENTRIES = 1 << 22
+_ENTRIES_IN_MEMORY = 1 << 22
 
 # Costs, in multiplications of single precision: one of double precision, and to write a row's entry, read and add it.
-_DOUBLE, _ENTRY = 2.5, 25.0
+_COST_OF_DOUBLE, _COST_OF_ROW_ENTRY = 2.5, 25.0
 
 
 @dataclass(frozen=True)
@@ -125,12 +125,12 @@ class Uses:
 
     def _rows_are_cheaper(self) -> bool:
         entries, places = self._shape.numel(), sum(product.left.shape[1] for product in self._products)
-        rows = 2 * places * entries + 2 * _ENTRY * entries
-        return rows < _DOUBLE * (self._places() * self._terms() + places * entries)
+        rows = 2 * places * entries + 2 * _COST_OF_ROW_ENTRY * entries
+        return rows < _COST_OF_DOUBLE * (self._places() * self._terms() + places * entries)
 
     def _parts(self, entries: int) -> list[slice]:
         """Return parts of the examples that are small enough, if each example takes that many entries."""
-        size = max(1, _ENTRIES // max(entries, 1))
+        size = max(1, _ENTRIES_IN_MEMORY // max(entries, 1))
         return [slice(start, start + size) for start in range(0, self._examples, size)]
 
     def _rows_of(self, some: slice) -> Tensor:
