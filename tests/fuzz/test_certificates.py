@@ -49,7 +49,7 @@ def proven(number):
 
 def claims_no_more(certificate, number):
     original = CERTIFICATES[number]
-    mechanism, quieter = dict(certificate.mechanism), dict(proven(number))
+    mechanism, quieter = dict(certificate.description), dict(proven(number))
     noise, proven_noise = mechanism.pop("noise_multiplier"), quieter.pop("noise_multiplier")
     return (
         certificate.passed
@@ -65,7 +65,7 @@ def claims_no_more(certificate, number):
 
 def is_proven_anew(certificate):
     """Whether the prover comes to the same claim with samples of its own: another one may be as true."""
-    mechanism = minsep.Mechanism.from_description(certificate.mechanism)
+    mechanism = certificate.mechanism
     again = minsep.certify(mechanism, certificate.epsilon, certificate.delta, test=certificate.test)
     return again.passed and (again.unit, again.adjacency) == (certificate.unit, certificate.adjacency)
 

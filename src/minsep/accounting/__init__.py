@@ -4,13 +4,14 @@ Planning, reports, training, audits and the command line may import only these n
 """
 
 from minsep.accounting.certification import (
+    Accepted,
     Calibration,
     Certificate,
     ChangedCertificateError,
     Prover,
     Rung,
     Verification,
-    accepted_certificate,
+    accept_certificate,
     calibrate,
     calibrate_exactly,
     certify,
@@ -44,6 +45,7 @@ from minsep.accounting.sequential import verifier_for
 __all__ = [
     "DIRECTIONS",
     "METHODS_IN_WORDS",
+    "Accepted",
     "Calibration",
     "Certificate",
     "ChangedCertificateError",
@@ -57,7 +59,7 @@ __all__ = [
     "SchemeAccounting",
     "Support",
     "Verification",
-    "accepted_certificate",
+    "accept_certificate",
     "calibrate",
     "calibrate_exactly",
     "certify",

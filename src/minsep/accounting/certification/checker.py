@@ -48,10 +48,10 @@ class CheckError(ValueError):
 
 def check(certificate: Certificate, compute: Compute) -> None:
     """Raise an error unless every proof of a certificate holds."""
-    iterations = certificate.mechanism["strategy"].get("iterations", 0)
+    iterations = certificate.description["strategy"].get("iterations", 0)
     _require(iterations <= _MOST_ITERATIONS, f"{iterations:,} iterations are too many to check")
-    mechanism = Mechanism.from_description(certificate.mechanism)
-    same = json.loads(json.dumps(mechanism.describe())) == json.loads(json.dumps(certificate.mechanism))
+    mechanism = certificate.mechanism
+    same = json.loads(json.dumps(mechanism.describe())) == json.loads(json.dumps(certificate.description))
     _require(same, "the mechanism is not described in the canonical form")
     _check_terms(certificate, mechanism)
     for direction, proof in zip(DIRECTIONS, certificate.proofs, strict=True):
