@@ -20,7 +20,6 @@ import numpy as np
 from minsep.accounting.exact.normal import normal_excess
 from minsep.accounting.pairs import MinSepPair, TiltablePair
 from minsep.core.arrays import FloatArray
-from minsep.strategy import BandedToeplitz
 
 # Far more than the rounding errors of the sums below.
 _MARGIN = 1e-9
@@ -58,9 +57,9 @@ def tangent_at(pair: TiltablePair, distance: float) -> Tangent | None:
 
 def _tangent_of_one(pair: MinSepPair, distance: float) -> Tangent | None:
     strategy, sigma = pair.strategy, pair.noise_multiplier
-    if pair.upper_bound or not isinstance(strategy, BandedToeplitz):
+    n, coefficients = strategy.iterations, strategy.banded_column
+    if pair.upper_bound or coefficients is None:
         return None
-    n, coefficients = strategy.iterations, strategy.coefficients
     point = np.zeros(n)
     for turn in range(_TURNS):
         scores = np.convolve(coefficients[::-1], point)[strategy.bands - 1 :] / sigma**2

@@ -6,8 +6,6 @@ docs/certified-sampling.md, section 5, derives both.
 import math
 
 from minsep.accounting.pairs.base import Pair
-from minsep.accounting.pairs.filters import DIRECT_BANDS
-from minsep.strategy.toeplitz import Toeplitz
 
 _UNIT = 2.0**-53
 _LEAST = 1e-6
@@ -42,12 +40,7 @@ def rounding_of(pair: Pair, copies: int = 1, scale: float = 1.0) -> float:
     )
     overlap = moved**2 / 4 if pair.vectors > 1 else 0.0  # columns of several vectors meet
     largest_gain = (moved * within_reach + moved**2 / 2 + overlap) / sigma**2
-    if not isinstance(strategy, Toeplitz):
-        error_of_score = (n + 2) * whole
-    elif strategy.bands <= DIRECT_BANDS:
-        error_of_score = (strategy.bands + 2) * within_reach
-    else:
-        error_of_score = 8 * math.log2(2 * (n + strategy.bands)) * whole
+    error_of_score = pair.filter.error_of_score(within_reach, whole)
     a_step = _A_STEP + (turns * largest_gain if pair.takes_logarithms(largest_gain) else 0.0)
     of_ratio = turns * (moved * error_of_score / sigma**2 + 2 * largest_gain) + n * a_step
     # A step of the table rounds its terms, and a logarithm that grows with the participations behind it.
