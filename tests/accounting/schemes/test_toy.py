@@ -10,6 +10,7 @@ from scipy.special import logsumexp
 import minsep
 from minsep.accounting import SchemeAccounting, Support, supported
 from minsep.accounting.exact import GaussianCurve
+from minsep.accounting.importance import law_from
 from minsep.accounting.pairs import ParticipationPair
 from minsep.core import validation as validate
 from minsep.participation import IndependentScheme
@@ -90,6 +91,26 @@ def test_it_is_certified_checked_and_calibrated():
     assert best.certificate.passed
     assert isinstance(best.mechanism.scheme, Once)
     assert minsep.Mechanism.from_description(best.mechanism.describe()) == best.mechanism
+
+
+def test_a_pair_claims_nothing_that_it_does_not_say():
+    pair = OncePair(STRATEGY, 1.5, epoch=2)
+    assert pair.tiltable is pair.allocation is pair.moments is pair.tangent(1.0) is None
+    assert pair.shortened() == (pair, 1.0)
+    for description in (
+        {"kind": "tilted", "copies": 1, "tilt": 1.0},
+        {"kind": "allocated", "copies": 1},
+        {"kind": "shifted", "tangent_distance": 1.0, "strength": 1.0},
+        {"kind": "once"},
+        {"kind": []},
+        {},
+        None,
+        [],
+    ):
+        for direction in ("remove", "add"):
+            with pytest.raises(ValueError, match="this mechanism has no such law"):
+                law_from(description, pair, direction)
+    assert law_from({"kind": "plain"}, pair, "remove").pair == pair
 
 
 def test_it_has_batches():

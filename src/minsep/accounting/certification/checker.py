@@ -28,8 +28,7 @@ from minsep.accounting.certification.proofs import (
 )
 from minsep.accounting.directions import DIRECTIONS
 from minsep.accounting.exact import spacing_for
-from minsep.accounting.importance import BoundedLaw, PlainLaw, add_bound, law_from, moment_bound, tangent_at
-from minsep.accounting.pairs import AllocationPair, TiltablePair
+from minsep.accounting.importance import BoundedLaw, PlainLaw, add_bound, law_from
 from minsep.accounting.reduction import reduction_for, unreduced
 from minsep.accounting.schemes import exact_curve
 from minsep.accounting.sequential import MOST_LEVEL, Wealth, false_pass_probability
@@ -105,14 +104,15 @@ def _check_proof(proof: AnyProof, certificate: Certificate, mechanism: Mechanism
         case ImmediateProof():
             _require(is_immediate(reduction, direction), "delta is not 0 there")
         case TangentProof():
-            tangent = tangent_at(pair, proof.tangent_distance) if isinstance(pair, TiltablePair) else None
+            tangent = pair.tangent(proof.tangent_distance)
             _require(tangent is not None and direction == "add", "there is no tangent")
             bound = math.nan if tangent is None else add_bound(tangent, claim.epsilon)
             _require_equal("bound", proof.bound, bound)
             _require(bound <= claim.level, f"the bound {bound:g} is above the level {claim.level:g}")
         case MomentProof():
-            _require(isinstance(pair, AllocationPair) and direction == "add", "there is no moment")
-            bound = moment_bound(pair, claim.epsilon, proof.order) if isinstance(pair, AllocationPair) else math.nan
+            moments = pair.moments
+            _require(moments is not None and direction == "add", "there is no moment")
+            bound = math.nan if moments is None else moments.bound(claim.epsilon, proof.order)
             _require_equal("bound", proof.bound, bound)
             _require(bound <= claim.level, f"the bound {bound:g} is above the level {claim.level:g}")
         case BoundProof():

@@ -30,12 +30,11 @@ from minsep.accounting.importance import (
     BoundedLaw,
     PlainLaw,
     best_law,
-    best_moment,
     best_tangent,
     law_from,
     shifted_laws,
 )
-from minsep.accounting.pairs import AllocationPair, Pair, TiltablePair
+from minsep.accounting.pairs import Pair
 from minsep.accounting.reduction import Reduction, best_reduction, unreduced
 from minsep.accounting.sequential import MOST_LEVEL, BettingVerifier, FixedSampleVerifier, Verifier, Wealth
 from minsep.core import validation as validate
@@ -101,12 +100,12 @@ class Prover:
             return ImmediateProof(claim)
         if direction == "add" and pair.upper_bound:
             return Refusal(claim, "the upper bound on P/Q does not cover it")
-        if direction == "add" and isinstance(pair, TiltablePair):
+        if direction == "add":
             bound, tangent = best_tangent(pair, claim.epsilon)
             if tangent is not None and bound <= claim.level:
                 return TangentProof(claim, mechanism.noise_multiplier, tangent.distance, bound)
-        if direction == "add" and isinstance(pair, AllocationPair):
-            bound, order = best_moment(pair, claim.epsilon)
+        if direction == "add" and pair.moments is not None:
+            bound, order = pair.moments.best(claim.epsilon)
             if bound <= claim.level:
                 return MomentProof(claim, mechanism.noise_multiplier, order, bound)
         match self.verifier:
@@ -137,11 +136,11 @@ class Prover:
         """Return a bound on the values of a test of `add`, as a measure of its work; 0 where it needs no samples."""
         reduction = self._reduction(mechanism, "add")
         pair, claim = reduction.pair, claim_of(reduction, "add", self.verifier.level)
-        if not isinstance(pair, TiltablePair) or is_immediate(reduction, "add"):
+        if pair.tiltable is None or is_immediate(reduction, "add"):
             return 0.0
         if best_tangent(pair, claim.epsilon)[0] <= claim.level:
             return 0.0
-        bounds = (law.log_bound(claim.epsilon) for law in shifted_laws(pair, claim.epsilon))
+        bounds = (law.log_bound(claim.epsilon) for law in shifted_laws(pair.tiltable, claim.epsilon))
         return math.exp(min(bounds, default=0.0))
 
     def _reduction(self, mechanism: Mechanism, direction: Direction) -> Reduction:

@@ -10,8 +10,7 @@ import numpy as np
 from minsep.accounting.directions import DIRECTIONS, Direction
 from minsep.accounting.estimation.sampling import Sampling
 from minsep.accounting.importance import Law, TiltedLaw, affordable
-from minsep.accounting.pairs import TiltablePair
-from minsep.accounting.reduction import best_reduction, shift_of, shortened
+from minsep.accounting.reduction import best_reduction, shift_of
 from minsep.accounting.schemes import pair_of
 from minsep.core.budget import Budget
 from minsep.core.identity import to_digits
@@ -178,11 +177,11 @@ def guessed_noise_multiplier(design: Design, budget: Budget, guess: float) -> tu
     whole = replace(design, truncation=None)
 
     def log_excess(sigma: float) -> float:
-        pair, share = shortened(pair_of(whole.with_noise(sigma), np.float64))
+        pair, share = pair_of(whole.with_noise(sigma), np.float64).shortened()
         shift = shift_of(share, budget.epsilon, "remove")
-        if not isinstance(pair, TiltablePair) or pair.upper_bound or shift.vanishes:
+        if pair.tiltable is None or pair.upper_bound or shift.vanishes:
             return 0.0
-        single = pair.single
+        single = pair.tiltable.single
         tilted = [TiltedLaw(single, "remove", *law) for law in _GUESSED if affordable(single, law[0])]
         bound = min((law.log_bound(shift.epsilon) for law in tilted), default=math.log(budget.delta))
         return bound + math.log(shift.factor) - math.log(budget.delta)

@@ -23,13 +23,11 @@ from minsep.accounting.importance import (
     affordable,
     best_allocated,
     best_law,
-    best_moment,
     best_tangent,
     may_spread,
     shared,
 )
-from minsep.accounting.pairs import AllocationPair, TiltablePair
-from minsep.accounting.reduction import shift_of, shortened
+from minsep.accounting.reduction import shift_of
 from minsep.accounting.schemes import pair_of, unsupported
 from minsep.core.arrays import FloatArray
 from minsep.engine import LOCAL, Compute
@@ -72,14 +70,14 @@ class Sampling:
         # Single precision changes a log ratio by about 1e-5: negligible next to the error of an estimate.
         pair = pair_of(mechanism, np.float32)
         # In composition with another event, the two parts of a mixture cannot be separated.
-        self.pair, self._share = shortened(pair) if event is None else (pair, 1.0)
+        self.pair, self._share = pair.shortened() if event is None else (pair, 1.0)
         self.samples = samples
         # For a truncated mechanism, the adversary sees more than what is released.
         self.upper_bound = self.pair.upper_bound or self.pair.stronger_adversary
-        tilts = isinstance(self.pair, AllocationPair) or (
-            isinstance(self.pair, TiltablePair)
+        tilts = self.pair.allocation is not None or (
+            self.pair.tiltable is not None
             and not self.pair.upper_bound
-            and self.pair.single.min_sep <= max(self.pair.strategy.iterations, _LONGEST_TILTED)
+            and self.pair.tiltable.single.min_sep <= max(self.pair.strategy.iterations, _LONGEST_TILTED)
         )
         if method == "tilted" and not tilts:
             raise unsupported(mechanism, "tilted")
@@ -195,11 +193,12 @@ class Sampling:
     def _law_for(self, direction: Direction, epsilons: FloatArray) -> Law:
         """Return one sampling law for all these epsilons."""
         given = self.laws.get(direction) if self._given else None
-        if isinstance(self.pair, TiltablePair):
+        pair = self.pair.tiltable
+        if pair is not None:
             if isinstance(given, AdaptedLaw):
-                return replace(given, pair=self.pair, spread=given.spread if may_spread(self.pair) else 1.0)
-            if isinstance(given, TiltedLaw) and affordable(self.pair.single, given.copies):
-                return replace(given, pair=self.pair)
+                return replace(given, pair=pair, spread=given.spread if may_spread(pair) else 1.0)
+            if isinstance(given, TiltedLaw) and affordable(pair.single, given.copies):
+                return replace(given, pair=pair)
         low, high = float(epsilons.min()), float(epsilons.max())
         if self.method == "plain" or high - low <= _NEAR:
             return self._law(direction, (low + high) / 2)
@@ -212,13 +211,13 @@ class Sampling:
 
     def _law(self, direction: Direction, epsilon: float) -> Law:
         """Return the sampling law: for tilted sampling, the one that a separate pilot found."""
-        if isinstance(self.pair, AllocationPair) and self.method == "tilted" and direction == "remove":
+        allocation, tiltable = self.pair.allocation, self.pair.tiltable
+        if allocation is not None and self.method == "tilted" and direction == "remove":
             # The second moment of X is at most delta times the bound, so the least bound makes a good law.
-            return best_allocated(self.pair, epsilon)
-        if self.method == "plain" or isinstance(self.pair, AllocationPair):
+            return best_allocated(allocation, epsilon)
+        if self.method == "plain" or tiltable is None:
             return PlainLaw(self.pair, direction)
-        assert isinstance(self.pair, TiltablePair)
-        pilot = run_pilot(self.pair, direction, epsilon, self._key.derive("pilot"), self._compute)
+        pilot = run_pilot(tiltable, direction, epsilon, self._key.derive("pilot"), self._compute)
         self._pilots[direction, epsilon] = pilot
         return pilot.law
 
@@ -269,25 +268,27 @@ class Sampling:
 
     def _proven_bound(self, epsilon: float, direction: Direction) -> float | None:
         """Return a bound on the delta of the pair that needs no samples; None where none is known."""
-        if isinstance(self.pair, AllocationPair) and direction == "add":
-            return best_moment(self.pair, epsilon)[0]
-        if not isinstance(self.pair, AllocationPair | TiltablePair) or self.pair.upper_bound:
+        pair = self.pair
+        if pair.moments is not None and direction == "add":
+            return pair.moments.best(epsilon)[0]
+        if (pair.allocation is None and pair.tiltable is None) or pair.upper_bound:
             return None
-        bound = math.exp(best_law(self.pair, direction, epsilon).log_bound(epsilon))
-        if direction == "add" and isinstance(self.pair, TiltablePair):
-            bound = min(bound, best_tangent(self.pair, epsilon)[0])
+        bound = math.exp(best_law(pair, direction, epsilon).log_bound(epsilon))
+        if direction == "add":
+            bound = min(bound, best_tangent(pair, epsilon)[0])
         return bound
 
     def epsilon_bound(self, delta: float, direction: Direction) -> float | None:
         """Return an upper bound on the epsilon of a delta that could not be resolved; None where none is known."""
-        if not isinstance(self.pair, AllocationPair) or direction == "remove" or self._event is not None:
+        moments = self.pair.moments
+        if moments is None or direction == "remove" or self._event is not None:
             return None
         low, high = 0.0, 1.0
-        while best_moment(self.pair, high)[0] > delta and high < _MOST_EPSILON:
+        while moments.best(high)[0] > delta and high < _MOST_EPSILON:
             low, high = high, 2 * high
         while high - low > _CLOSE * high:
             middle = (low + high) / 2
-            low, high = (middle, high) if best_moment(self.pair, middle)[0] > delta else (low, middle)
+            low, high = (middle, high) if moments.best(middle)[0] > delta else (low, middle)
         return high if high < _MOST_EPSILON else None
 
 
