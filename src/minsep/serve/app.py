@@ -25,7 +25,7 @@ from minsep.serve.form import FIELDS
 from minsep.serve.inputs import SCHEMES, InputError, Inputs
 from minsep.serve.jobs import Jobs
 from minsep.serve.presets import PRESETS
-from minsep.serve.security import MOST_BYTES, REPORT_POLICY, Guard
+from minsep.serve.security import MOST_BYTES, REPORT_POLICY, RequestFilter
 from minsep.serve.store import FILES, Run, Store
 from minsep.serve.workers import Message, warm_up
 from minsep.show import palette
@@ -259,5 +259,7 @@ def create_app(
         ],
     )
     local = [f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")]
-    app.add_middleware(Guard, hosts=[*local, *(host.lower() for host in hosts)], token=token, cookie=f"minsep-{port}")
+    app.add_middleware(
+        RequestFilter, hosts=[*local, *(host.lower() for host in hosts)], token=token, cookie=f"minsep-{port}"
+    )
     return app
