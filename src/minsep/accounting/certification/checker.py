@@ -36,8 +36,8 @@ from minsep.core.budget import Budget
 from minsep.engine import Compute
 from minsep.mechanism import Mechanism
 
-_TOLERANCE = 1e-6  # what processors and versions of libraries may differ by
-_UNUSED = 0.01  # of delta, by a test with a whole number of samples
+_RELATIVE_TOLERANCE = 1e-6  # what processors and versions of libraries may differ by
+_UNUSED_SHARE_OF_DELTA = 0.01  # of delta, by a test with a whole number of samples
 _MOST_ITERATIONS = 5_000_000
 
 
@@ -74,7 +74,7 @@ def _check_terms(certificate: Certificate, mechanism: Mechanism) -> None:
     _require(certificate.epsilon > 0 and certificate.attempts >= 1, "epsilon or attempts is out of its range")
     _require(0 < level <= delta < 1 and 0 <= chance < 1, "level or failure_probability is out of its range")
     whole = (level + chance * (1 - level)) / delta
-    unused = _UNUSED if certificate.test == "fixed" else _TOLERANCE
+    unused = _UNUSED_SHARE_OF_DELTA if certificate.test == "fixed" else _RELATIVE_TOLERANCE
     _require(1 - unused <= whole <= 1 + 1e-12, "level and failure_probability do not make delta")
 
 
@@ -175,7 +175,7 @@ def _require_claim(recorded: Claim, needed: Claim) -> None:
 
 def _require_equal(name: str, recorded: float, needed: float) -> None:
     """Refuse a record that was changed; not a number is equal to nothing."""
-    same = recorded == needed or math.isclose(recorded, needed, rel_tol=_TOLERANCE, abs_tol=1e-300)
+    same = recorded == needed or math.isclose(recorded, needed, rel_tol=_RELATIVE_TOLERANCE, abs_tol=1e-300)
     _require(same, f"{name} is {recorded!r}, but should be {needed!r}")
 
 

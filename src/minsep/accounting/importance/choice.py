@@ -14,7 +14,7 @@ from minsep.accounting.importance.tilted import MOST_COPIES, TiltedLaw
 from minsep.accounting.importance.tuple_law import DEFAULT_MEMORY, affordable
 from minsep.accounting.pairs import Pair, TiltablePair
 
-_SMALL = 1_000.0  # times the level: tens of thousands of samples, not worth a longer search
+_SMALL_BOUND_IN_LEVELS = 1_000.0  # times the level: tens of thousands of samples, not worth a longer search
 _MOST_USER_COPIES = 4
 _LARGEST_TILT = 6.0
 
@@ -33,7 +33,7 @@ def best_law(
     tiltable = pair.tiltable
     if tiltable is None or pair.upper_bound:
         return best
-    least, small = 0.0, _SMALL * enough
+    least, small = 0.0, _SMALL_BOUND_IN_LEVELS * enough
     if direction == "add":
         best = min([best, *shifted_laws(tiltable, epsilon)], key=lambda law: law.log_bound(epsilon))
         least = best.log_bound(epsilon)

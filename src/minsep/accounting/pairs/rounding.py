@@ -8,8 +8,8 @@ import math
 from minsep.accounting.pairs.base import Pair
 
 _UNIT = 2.0**-53
-_LEAST = 1e-6
-_ROOM = 2.0
+_LEAST_ERROR = 1e-6
+_SAFETY_FACTOR = 2.0
 _LARGEST_NORMAL = 8.6
 _A_STEP, _A_TABLE_STEP = 40.0, 20.0
 
@@ -45,7 +45,7 @@ def rounding_of(pair: Pair, copies: int = 1, scale: float = 1.0) -> float:
     of_ratio = turns * (moved * error_of_score / sigma**2 + 2 * largest_gain) + n * a_step
     # A step of the table rounds its terms, and a logarithm that grows with the participations behind it.
     of_table = n * (_A_TABLE_STEP + (1 + turns) * (moved_by_all / sigma) ** 2) if copies > 1 or scale != 1 else 0.0
-    return max(_LEAST, _ROOM * _UNIT * (of_ratio + of_table))
+    return max(_LEAST_ERROR, _SAFETY_FACTOR * _UNIT * (of_ratio + of_table))
 
 
 def rounding_of_inner_product(pair: Pair, deviation: float) -> float:
@@ -54,7 +54,7 @@ def rounding_of_inner_product(pair: Pair, deviation: float) -> float:
     Under the noise alone the inner product has the same standard deviation.
     """
     n = pair.strategy.iterations
-    return _ROOM * _UNIT * n * deviation * (_LARGEST_NORMAL * math.sqrt(n) + deviation)
+    return _SAFETY_FACTOR * _UNIT * n * deviation * (_LARGEST_NORMAL * math.sqrt(n) + deviation)
 
 
 def distance_of_draws(pair: Pair, grid: float, copies: int = 1, scale: float = 1.0, vectors: int = 1) -> float:
