@@ -62,7 +62,7 @@ class Method:
         path = folder / f"{self.name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
         if path.exists():
             certificate = minsep.Certificate.load(path)
-            noise_multiplier = certificate.mechanism["noise_multiplier"]
+            noise_multiplier = certificate.mechanism.noise_multiplier
             return minsep.Mechanism(self.strategy, self.scheme, noise_multiplier), certificate
         best = minsep.calibrate(self.strategy, self.scheme, epsilon=epsilon, delta=delta)
         folder.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from minsep.core.cache import find_cache
+from minsep.core.provided import provide
 
 if TYPE_CHECKING:
     __version__: str
@@ -105,6 +106,7 @@ _PACKAGE_OF = {
 __all__ = [*sorted(_PACKAGE_OF), "__version__"]
 
 find_cache()
+provide("accept_certificate", lambda: import_module("minsep.accounting").accept_certificate)
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -11,16 +11,35 @@ from numpy.typing import DTypeLike
 from minsep.attribution import AttributionGraph
 from minsep.core import validation as validate
 from minsep.core.identity import Described, Description
+from minsep.core.provided import Provided
 from minsep.noise import NoiseStream
 from minsep.participation import BatchStream, Scheme, Truncation, scheme_from
 from minsep.randomness import Key
 from minsep.strategy import Strategy, strategy_from
 
-if TYPE_CHECKING:
-    from minsep.accounting import Certificate
-
 NOISE_DIGITS = 6
 """Significant digits of a noise multiplier that minsep computes: the same number on every processor."""
+
+
+class Certified(Protocol):
+    """What has a certified mechanism, such as `minsep.Certificate`."""
+
+    @property
+    def mechanism(self) -> "Mechanism":
+        """The mechanism that was certified."""
+
+
+class AcceptCertificate(Protocol):
+    """Returns a certificate, or what the file of one holds, if it may be relied on; anything else is refused."""
+
+    def __call__(
+        self, certificate: Certified | str | os.PathLike[str], *, verify: bool, accept_assumption: bool
+    ) -> Certified:
+        """Return what may be relied on."""
+
+
+accept_certificate: Provided[AcceptCertificate] = Provided("accept_certificate")
+"""Accounting, which stands above mechanisms, provides this; `import minsep` says where it is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,6 +172,24 @@ class Mechanism(Described):
         """Return the same mechanism with another noise multiplier."""
         return replace(self, noise_multiplier=noise_multiplier)
 
+    def with_graph(self, graph: AttributionGraph) -> "Mechanism":
+        """Return the same mechanism for the users of a graph, refused if a user has more examples than it protects.
+
+        - `graph` says which examples belong to which users.
+
+        >>> import minsep
+        >>> identity = minsep.BandedToeplitz.identity(iterations=4)
+        >>> mechanism = Mechanism(identity, minsep.UserMinSep(rate=0.25, min_sep=2, user_bound=2), noise_multiplier=1.0)
+        >>> graph = minsep.AttributionGraph.from_lists([[0], [0], [1]])
+        >>> [batch.size for batch in mechanism.with_graph(graph).batches(num_examples=3, seed=0)]
+        [0, 0, 1, 2]
+        """
+        _check_kind(AttributionGraph, "AttributionGraph.from_lists gives", graph=graph)
+        if self.scheme.unit == "example":
+            graph.check_user_bound(1)
+            return self
+        return replace(self, scheme=scheme_from({**self.scheme.describe(), "graph": graph}))
+
     def batches(self, num_examples: int, seed: int | None = None) -> BatchStream:
         """Return a resumable stream of exactly `iterations` batches of indices into `num_examples` examples.
 
@@ -235,7 +272,7 @@ class Mechanism(Described):
     @classmethod
     def from_certificate(
         cls,
-        certificate: "Certificate | str | os.PathLike[str]",
+        certificate: Certified | str | os.PathLike[str],
         *,
         verify: bool = True,
         graph: AttributionGraph | None = None,
@@ -256,24 +293,8 @@ class Mechanism(Described):
         >>> Mechanism.from_certificate(best.certificate) == best.mechanism
         True
         """
-        # Accounting stands above mechanisms: only a caller who has a certificate needs it.
-        from minsep.accounting import accepted_certificate
-
-        accepted = accepted_certificate(certificate, verify=verify, accept_assumption=accept_assumption)
-        description = accepted.mechanism
-        try:
-            mechanism = cls.from_description(description)
-        except Exception as error:  # whatever a forged description may lead to
-            raise ValueError(
-                f"certificate describes no mechanism of this version of minsep: {validate.shortened(str(error))}"
-            ) from None
-        if graph is None:
-            return mechanism
-        _check_kind(AttributionGraph, "AttributionGraph.from_lists gives", graph=graph)
-        if mechanism.scheme.unit == "example":
-            graph.check_user_bound(1)
-            return mechanism
-        return replace(mechanism, scheme=scheme_from({**description["scheme"], "graph": graph}))
+        accepted = accept_certificate()(certificate, verify=verify, accept_assumption=accept_assumption)
+        return accepted.mechanism if graph is None else accepted.mechanism.with_graph(graph)
 
 
 def _dtype(dtype: DTypeLike) -> np.dtype[Any]:

@@ -160,7 +160,7 @@ def test_large_work_is_sent_to_each_process_and_not_with_each_task(monkeypatch):
             future.set_result(function(versions, digest, content, first, last))
             return future
 
-    monkeypatch.setattr(parcels, "_SMALL", 10)
+    monkeypatch.setattr(parcels, "_MOST_BYTES_IN_A_TASK", 10)
     parcels._kept.clear()
     assert list(Compute(executor=Counting()).run(partial(work.nap, 0.0), 40)) == list(range(40))
     assert sum(sent) == 3

@@ -50,7 +50,7 @@ def proven(number):
 
 def claims_no_more(certificate, number):
     original = CERTIFICATES[number]
-    mechanism, quieter = dict(certificate.mechanism), dict(proven(number))
+    mechanism, quieter = dict(certificate.description), dict(proven(number))
     noise, proven_noise = mechanism.pop("noise_multiplier"), quieter.pop("noise_multiplier")
     return (
         certificate.passed
@@ -66,9 +66,8 @@ def claims_no_more(certificate, number):
 
 def is_proven_anew(certificate):
     """Whether the prover comes to the same claim with samples of its own: another one may be as true."""
-    mechanism = minsep.Mechanism.from_description(certificate.mechanism)
     certify = {"betting": minsep.certify, "fixed": paper.certify}[certificate.test]
-    again = certify(mechanism, certificate.epsilon, certificate.delta)
+    again = certify(certificate.mechanism, certificate.epsilon, certificate.delta)
     return again.passed and (again.unit, again.adjacency) == (certificate.unit, certificate.adjacency)
 
 

@@ -118,7 +118,7 @@ def test_different_units_are_refused(exact, users):
 
 
 def test_a_refused_certificate_is_refused(certificate):
-    mechanism = minsep.Mechanism.from_description(certificate.mechanism).with_noise_multiplier(0.2)
+    mechanism = certificate.mechanism.with_noise_multiplier(0.2)
     refused = minsep.certify(mechanism, epsilon=2.0, delta=1e-3, seed=5)
     with pytest.raises(ValueError, match="proves nothing: Not certified as"):
         minsep.statement(refused)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import minsep
+from minsep.accounting import Accepted, accept_certificate
 from minsep.training.snippet import training_lines
 from tests.cli import command_line
 from tests.training.adapters import ADAPTERS
@@ -83,7 +84,7 @@ def test_a_run_that_releases_more_than_the_reserve_covers_is_refused(adapter, ce
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.name)
 def test_a_run_from_a_file_is_that_of_its_mechanism(adapter, certificate, tmp_path):
     certificate.save(tmp_path / "certificate.json")
-    mechanism = minsep.Mechanism.from_description(certificate.mechanism)
+    mechanism = certificate.mechanism
     inputs = np.random.default_rng(0).standard_normal((EXAMPLES, 4)).astype(np.float32)
     targets = np.ones((EXAMPLES, 1), dtype=np.float32)
     found = []
@@ -116,10 +117,55 @@ def test_what_does_not_hold_is_not_run(adapter, certificate, refused, conditiona
     assert training_from(adapter, forged(certificate), verify=False).steps == 0  # its word is taken
 
 
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.name)
+def test_a_certificate_is_accepted_once_on_the_way_to_a_run(adapter, certificate, monkeypatch):
+    verified = []
+
+    def verify(given):
+        verified.append(given)
+        return minsep.verify(given)
+
+    monkeypatch.setattr("minsep.accounting.certification.acceptance.check", verify)
+    trainer = training_from(adapter, certificate)
+    assert verified == [certificate]
+    assert trainer.certificate is certificate
+    assert trainer.mechanism is certificate.mechanism
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.name)
+def test_an_acceptance_is_for_one_mechanism_and_may_be_verified_again(adapter, certificate, refused):
+    def train(given, mechanism, **options):
+        arguments = (*adapter.arguments(4, "sgd"), mechanism)
+        return adapter.training(*arguments, num_examples=EXAMPLES, clip_norm=1.0, certificate=given, **options)
+
+    accepted = accept_certificate(certificate)
+    assert train(accepted, certificate.mechanism).certificate is certificate
+    with pytest.raises(ValueError, match="certificate is for another mechanism"):
+        train(accepted, certificate.mechanism.with_noise_multiplier(3.0))
+    with pytest.raises(ValueError, match=r"certificate did not pass\. Not certified"):
+        Accepted(refused)
+    taken_at_its_word = accept_certificate(forged(certificate), verify=False)
+    with pytest.raises(ValueError, match="certificate does not hold"):
+        train(taken_at_its_word, taken_at_its_word.mechanism, verify=True)
+
+
+@pytest.mark.parametrize("first", ["import minsep", "from minsep.mechanism import Mechanism; import minsep"])
+def test_a_bare_import_reads_certificates_without_loading_accounting_first(certificate, first, tmp_path):
+    certificate.save(tmp_path / "certificate.json")
+    lines = f"""import sys
+{first}
+mechanism = minsep.Mechanism
+assert "minsep.accounting" not in sys.modules
+print(mechanism.from_certificate("certificate.json", verify=False).noise_multiplier)
+"""
+    found = run(lines, tmp_path)
+    assert (found.stdout, found.stderr) == ("2.0\n", "")
+
+
 @pytest.mark.parametrize("verify", [True, False])
 def test_a_mechanism_is_that_of_the_certificate(certificate, refused, verify, tmp_path):
     found = minsep.Mechanism.from_certificate(certificate, verify=verify)
-    assert found == minsep.Mechanism.from_description(certificate.mechanism)
+    assert found == certificate.mechanism
     with pytest.raises(ValueError, match="did not pass"):
         minsep.Mechanism.from_certificate(refused, verify=verify)
     with pytest.raises(ValueError, match=r"certificate is 'none\.json', but the file cannot be read"):
@@ -135,8 +181,9 @@ def test_a_mechanism_that_cannot_be_read_is_an_error(certificate):
     content = json.loads(certificate.to_json())
     content["mechanism"]["scheme"] = {"kind": "lottery"}
     changed = minsep.Certificate.from_json(json.dumps(content))
-    with pytest.raises(ValueError, match="describes no mechanism .* 'lottery'"):
-        minsep.Mechanism.from_certificate(changed, verify=False)
+    for attempt in (lambda: changed.mechanism, lambda: minsep.Mechanism.from_certificate(changed, verify=False)):
+        with pytest.raises(ValueError, match="describes no mechanism .* 'lottery'"):
+            attempt()
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.name)

@@ -4,6 +4,7 @@ Planning, reports, training, audits and the command line may import only these n
 """
 
 from minsep.accounting.certification import (
+    Accepted,
     Calibration,
     Certificate,
     ChangedCertificateError,
@@ -11,7 +12,7 @@ from minsep.accounting.certification import (
     Prover,
     Rung,
     Verification,
-    accepted_certificate,
+    accept_certificate,
     calibrate,
     calibrate_exactly,
     certify,
@@ -49,6 +50,7 @@ from minsep.accounting.sequential import betting_verifier, fixed_sample_verifier
 __all__ = [
     "DIRECTIONS",
     "METHODS_IN_WORDS",
+    "Accepted",
     "Calibration",
     "Certificate",
     "ChangedCertificateError",
@@ -63,7 +65,7 @@ __all__ = [
     "SchemeAccounting",
     "Support",
     "Verification",
-    "accepted_certificate",
+    "accept_certificate",
     "betting_verifier",
     "calibrate",
     "calibrate_exactly",

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from minsep.accounting import Certificate, accepted_certificate
+from minsep.accounting import Certificate, accept_certificate
 from minsep.attribution import AttributionGraph
 from minsep.auditing.canaries import CanaryRun, Loop, coins_of
 from minsep.auditing.checks import checks_of
@@ -65,8 +65,8 @@ def audit(
     >>> result.passed, result.trials, 0.5 < result.lower_bound < 4.0
     (True, 4096, True)
     """
-    certificate = accepted_certificate(certificate, verify=verify)
-    mechanism = Mechanism.from_certificate(certificate, verify=False)
+    certificate = accept_certificate(certificate, verify=verify).certificate
+    mechanism = certificate.mechanism
     failure_probability = validate.real(
         failure_probability=failure_probability, at_least=_LEAST_FAILURE_PROBABILITY, below=1
     )

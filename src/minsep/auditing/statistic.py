@@ -86,8 +86,8 @@ def canary_pair(mechanism: Mechanism) -> ParticipationPair:
             f"certificate is for {scheme.name}, but an audit needs examples that take part at random and independently "
             "of each other, as in b-min-sep, Poisson, random allocation, cyclic Poisson and balls-in-bins sampling."
         )
-    pair = pair_of(Mechanism(mechanism.strategy, scheme, mechanism.noise_multiplier), np.float64)
-    if not isinstance(pair, ParticipationPair):
+    pair = pair_of(Mechanism(mechanism.strategy, scheme, mechanism.noise_multiplier), np.float64).scored
+    if pair is None:
         raise ValueError(f"certificate is for {mechanism.name}, but its likelihood ratio has no form for an audit.")
     return pair
 

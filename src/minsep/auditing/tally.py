@@ -11,7 +11,7 @@ from minsep.auditing.canaries import Observed
 from minsep.auditing.statistic import Statistic
 from minsep.core.arrays import BooleanArray, FloatArray
 from minsep.mechanism import Mechanism
-from minsep.strategy import BandedToeplitz, Strategy
+from minsep.strategy import Strategy
 
 _MOST_LAGS = 64
 
@@ -136,8 +136,9 @@ class Tally:
 
 def transposed(strategy: Strategy) -> Any:
     """Return C transposed, to multiply rows by; a banded one without its zeros, so that long runs fit into memory."""
-    if not isinstance(strategy, BandedToeplitz):
+    column = strategy.banded_column
+    if column is None:
         return strategy.dense().T
     n, bands = strategy.iterations, strategy.bands
-    diagonals = [np.full(n - lag, coefficient) for lag, coefficient in enumerate(strategy.coefficients)]
+    diagonals = [np.full(n - lag, coefficient) for lag, coefficient in enumerate(column)]
     return sparse.diags_array(diagonals, offsets=list(range(bands)), shape=(n, n), format="csr")

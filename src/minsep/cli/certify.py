@@ -188,13 +188,11 @@ def outcome_in_words(certificate: Any) -> str:
 
 def _report(certificate: Any, files: Files, json: bool) -> None:
     """Write and print a certificate; print all of it if it could not be written."""
-    from minsep import Mechanism
-
     files.write("output", certificate.save)
     if json:
         print(certificate.to_json())
         return
-    mechanism = Mechanism.from_description(certificate.mechanism)
+    mechanism = certificate.mechanism
     rows = {"Mechanism": mechanism.name, "Noise multiplier": f"{mechanism.noise_multiplier:.5g}"}
     rows |= proof_rows(certificate)
     rows["Certified"] = outcome_in_words(certificate)

@@ -119,3 +119,12 @@ def log_add_exp(a, b):  # type: ignore[no-untyped-def]  # pragma: no cover
     high = a if above else b
     low = b if above else a
     return high + log_positive(1.0 + exp_up_to_709(low - high))
+
+
+def x_log_x(x: float) -> float:
+    """Return x log x, which is 0 at 0.
+
+    >>> x_log_x(0.0), x_log_x(1.0)
+    (0.0, 0.0)
+    """
+    return x * math.log(x) if x > 0 else 0.0

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-_SOON = 1.0  # seconds before which nothing is said
+_SILENT_SECONDS = 1.0  # seconds before which nothing is said
 _LEAST_GROWTH = 0.02  # of the total
 
 
@@ -65,7 +65,7 @@ class Pace:
             self._of, self._began, self._first = of, now, event.done
         self._last = event.done
         grown, passed = event.done - self._first, now - self._began
-        if event.total is None or passed < _SOON or grown < _LEAST_GROWTH * event.total:
+        if event.total is None or passed < _SILENT_SECONDS or grown < _LEAST_GROWTH * event.total:
             return None
         return max(event.total - event.done, 0.0) * passed / grown
 

@@ -17,7 +17,7 @@ from minsep.engine.tasks import ExecutorPool, run_tasks
 Result = TypeVar("Result")
 
 # Chunks in flight per worker: enough to keep it busy, few enough that memory does not grow with their number.
-_AHEAD = 4
+_CHUNKS_AHEAD_PER_WORKER = 4
 
 
 def run_chunks(
@@ -54,7 +54,7 @@ def run_chunks(
         try:
             for chunk in range(start, count):
                 waiting.append(threads.submit(work, chunk))
-                if len(waiting) >= _AHEAD * workers:
+                if len(waiting) >= _CHUNKS_AHEAD_PER_WORKER * workers:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 # Tasks under way per core: the one that runs, and enough behind it while the oldest one is waited for.
-_AHEAD = 4
+_TASKS_AHEAD_PER_CORE = 4
 # A task should take this long, and longer on many cores: a scheduler hands out some hundred tasks a second.
 _LEAST_SECONDS, _SECONDS_A_CORE, _MOST_SECONDS = 0.2, 0.005, 60.0
-_MEMORY = 0.7  # weight of what was measured before
+_EARLIER_WEIGHT = 0.7  # of what was measured before
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Grouping:
 
     def tasks(self, cores: int) -> int:
         """Return how many tasks may be under way."""
-        return _AHEAD * cores
+        return _TASKS_AHEAD_PER_CORE * cores
 
     def chunks(self, cores: int, under_way: int, left: int) -> int:
         """Return how many chunks the next task should take, if so many are under way and so many are left to send."""
@@ -47,5 +47,5 @@ class Grouping:
         """Note that a task of some chunks is done, and how long it took its worker."""
         each = seconds / chunks
         # The first chunk of a worker may compile functions and make tables.
-        self.seconds = each if self.seconds is None else _MEMORY * self.seconds + (1 - _MEMORY) * each
+        self.seconds = each if self.seconds is None else _EARLIER_WEIGHT * self.seconds + (1 - _EARLIER_WEIGHT) * each
         self.collected += chunks

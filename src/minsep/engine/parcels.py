@@ -23,9 +23,9 @@ Versions = dict[str, str]
 
 # What every number of a chunk depends on.
 _PACKAGES = ("minsep", "numpy", "scipy", "numba")
-_SMALL = 1 << 16  # bytes that are sent with every task
-_KEPT = 4  # parcels of a process
-_QUICK = 1  # level of compression: values that are almost all 0 shrink to nothing
+_MOST_BYTES_IN_A_TASK = 1 << 16  # bytes that are sent with every task
+_MOST_KEPT_PARCELS = 4  # parcels of a process
+_COMPRESSION_LEVEL = 1  # level of compression: values that are almost all 0 shrink to nothing
 
 
 class Done(NamedTuple):
@@ -76,7 +76,7 @@ class Parcel:
     @property
     def is_small(self) -> bool:
         """Whether it may be sent with every task."""
-        return len(self.content) <= _SMALL
+        return len(self.content) <= _MOST_BYTES_IN_A_TASK
 
 
 def run_task(versions: Versions, digest: str, content: bytes | None, first: int, last: int) -> Answer:
@@ -90,7 +90,7 @@ def run_task(versions: Versions, digest: str, content: bytes | None, first: int,
     start = time.perf_counter()
     results = [work(chunk) for chunk in range(first, last)]
     seconds = time.perf_counter() - start
-    return Done(zlib.compress(pickle.dumps(results, pickle.HIGHEST_PROTOCOL), _QUICK), seconds)
+    return Done(zlib.compress(pickle.dumps(results, pickle.HIGHEST_PROTOCOL), _COMPRESSION_LEVEL), seconds)
 
 
 def unpacked(results: bytes) -> list[Any]:
@@ -110,7 +110,7 @@ def _work_of(digest: str, content: bytes | None) -> Callable[[int], Any] | None:
             if content is None:
                 return None
             _kept[digest] = pickle.loads(content)
-            if len(_kept) > _KEPT:
+            if len(_kept) > _MOST_KEPT_PARCELS:
                 _kept.popitem(last=False)
         _kept.move_to_end(digest)
         return _kept[digest]

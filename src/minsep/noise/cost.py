@@ -11,10 +11,8 @@ import numpy as np
 
 from minsep.core import validation as validate
 from minsep.core.budget import Budget
-from minsep.noise.grid import FINENESS, SMOOTHING, largest_diagonal, reach_of
-from minsep.noise.recurrence import recurrence_of
-from minsep.strategy import BandedInverseToeplitz, Dense, Strategy
-from minsep.strategy.toeplitz import Toeplitz
+from minsep.noise.grid import FINENESS, SMOOTHING, reach_of
+from minsep.strategy import Strategy
 
 DEFAULT_VALUES = 10**10
 """Released values (model size times iterations) that a certificate covers if it is not told how many there are."""
@@ -131,18 +129,18 @@ def _relative_errors(strategy: Strategy) -> list[tuple[float, float, float]]:
     """
     finest, shape = 2.0 ** (FINENESS + 1), _RADIUS + 4
     sharp = 4.3 * shape * (NORMAL_ERROR + 4 * _UNIT)
-    if isinstance(strategy, BandedInverseToeplitz):
-        sizes = np.abs(strategy.noise_coefficients)
+    recurrence = strategy.recurrence()
+    if recurrence.moving_sum is not None:
+        sizes = np.abs(recurrence.moving_sum)
         in_row = NORMAL_ERROR * _RADIUS + (sizes.size + 3) * _UNIT * _RADIUS
         moved = 2.2 * finest * float(sizes.sum()) / float(sizes[0]) / SMOOTHING  # by an error of a normal variate
         shift = moved * in_row
         return [(sharp + shift, sharp + shift, shape + moved * (1 + _RADIUS) / 4.3)]
-    window = recurrence_of(strategy).window
-    largest = largest_diagonal(strategy)
-    least = float(np.diag(strategy.matrix).min()) if isinstance(strategy, Dense) else largest
+    window, diagonal = recurrence.window, strategy.diagonal
+    largest, least = float(diagonal.max()), float(diagonal.min())
     cells = finest * largest / least + shape
     reach = reach_of(strategy, largest * finest)
-    shift = 2.2 * (window + 3) * _UNIT * _largest_sums(strategy)[0] / least * reach / (finest / 2)
+    shift = 2.2 * (window + 3) * _UNIT * strategy.largest_row_sum / least * reach / (finest / 2)
     slope = 4.3 * cells * (NORMAL_ERROR + 4 * _UNIT) + shift
     offset = 4.3 * cells * (_UNIT * (reach + 1) / (finest / 2) + NORMAL_ERROR / 100) + shift
     return [(slope, offset, cells), (sharp, sharp, shape)]
@@ -150,19 +148,11 @@ def _relative_errors(strategy: Strategy) -> list[tuple[float, float, float]]:
 
 def _gaps(strategy: Strategy, values: float) -> float:
     """Return a bound on what the gaps of the grid change in the density of smoothed rows, relative (Lemma 3)."""
-    if isinstance(strategy, BandedInverseToeplitz):
+    if not strategy.recurrence().on_grid:
         return 0.0
-    widest = SMOOTHING * 2.0**-FINENESS / largest_diagonal(strategy)  # of the smoothing, in noise multipliers
-    squared = SMOOTHING**2 / (1 + widest**2 * math.prod(_largest_sums(strategy)))
+    widest = SMOOTHING * 2.0**-FINENESS / float(strategy.diagonal.max())  # of the smoothing, in noise multipliers
+    squared = SMOOTHING**2 / (1 + widest**2 * (strategy.largest_row_sum * strategy.largest_column_sum))
     return 2.01 * values * math.exp(-2 * math.pi**2 * squared)
-
-
-def _largest_sums(strategy: Strategy) -> tuple[float, float]:
-    """Return the largest sums of a row and of a column of C, which has no negative entries."""
-    if isinstance(strategy, Toeplitz):
-        return (float(strategy.coefficients.sum()),) * 2
-    matrix = strategy.dense()
-    return float(matrix.sum(axis=1).max()), float(matrix.sum(axis=0).max())
 
 
 def _rounded_up(value: float) -> float:

@@ -4,10 +4,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from minsep.strategy import Strategy
-from minsep.strategy.toeplitz import Toeplitz
 
 SMOOTHING = 1.5
 """Standard deviation, in steps of the grid, of the fresh normal variate that each release adds."""
@@ -57,7 +54,7 @@ class Grid:
     @cached_property
     def step(self) -> float:
         """The distance of two points of the grid, for clip norm 1."""
-        _, exponent = math.frexp(self.noise_multiplier / largest_diagonal(self.strategy))
+        _, exponent = math.frexp(self.noise_multiplier / float(self.strategy.diagonal.max()))
         return math.ldexp(1.0, exponent - 1 - FINENESS)
 
     @cached_property
@@ -77,20 +74,13 @@ class Grid:
         return clip_norm * self.step
 
 
-def largest_diagonal(strategy: Strategy) -> float:
-    """Return the largest entry on the diagonal of C: a row has at least the noise that it divides."""
-    if isinstance(strategy, Toeplitz):
-        return float(strategy.coefficients[0])
-    return float(np.diag(strategy.dense()).max())
-
-
 def reach_of(strategy: Strategy, steps: float) -> float:
     """Return what no value of a row exceeds, in steps of a grid, but for 12 standard deviations of noise.
 
     - `steps`: the noise multiplier in steps of the grid.
     """
     noise = DEVIATIONS * steps * strategy.largest_inverse_row_norm
-    return noise + 0.5 * largest_diagonal(strategy) * strategy.largest_inverse_row_sum
+    return noise + 0.5 * float(strategy.diagonal.max()) * strategy.largest_inverse_row_sum
 
 
 def refuse_sum(unit: float) -> ValueError:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from minsep.core import validation as validate
 from minsep.core.state import Guard, State, Uncopyable, check_envelope, envelope
 from minsep.noise.grid import Grid
-from minsep.noise.recurrence import recurrence_of
 from minsep.randomness import Key
 from minsep.strategy import Strategy
 
@@ -49,7 +48,7 @@ class KeyedStream(Uncopyable, ABC):
         self.iterations = strategy.iterations
         self.columns = [(0, size)] if columns is None else checked_columns(columns, size)
         self.size = sum(end - begin for begin, end in self.columns)
-        self._recurrence = recurrence_of(strategy)
+        self._recurrence = strategy.recurrence()
         self._identity = envelope("noise", fingerprint, format=_FORMAT, size=size)
         if columns is not None:
             self._identity["columns"] = [list(part) for part in self.columns]

@@ -13,10 +13,10 @@ from minsep.core.arrays import FloatArray, Rows
 from minsep.engine import available_cores, in_threads
 from minsep.noise import kernels
 from minsep.noise.grid import Grid
-from minsep.noise.recurrence import Recurrence
 from minsep.randomness import STRIPE, Key
 from minsep.randomness.chacha import key_words
 from minsep.randomness.normals import check_columns
+from minsep.strategy.recurrence import Recurrence
 
 _GROUP, _ROWS_OF_WINDOW, _MOST_BLOCK = 4, 32, 32  # a block has four rows for every 32 that are kept
 _PARTS = 8  # for each row of a block, so that cores share the work of a step evenly

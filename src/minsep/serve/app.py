@@ -28,7 +28,7 @@ from minsep.serve.inputs import InputError, fields_as_data, read, schemes
 from minsep.serve.jobs import Jobs
 from minsep.serve.presets import PRESETS
 from minsep.serve.repetition import command_of, python_of
-from minsep.serve.security import MOST_BYTES, REPORT_POLICY, Guard
+from minsep.serve.security import MOST_BYTES, REPORT_POLICY, RequestFilter
 from minsep.serve.store import FILES, Run, Store
 from minsep.serve.workers import Message, warm_up
 from minsep.show import palette
@@ -264,5 +264,7 @@ def create_app(
         ],
     )
     local = [f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")]
-    app.add_middleware(Guard, hosts=[*local, *(host.lower() for host in hosts)], token=token, cookie=f"minsep-{port}")
+    app.add_middleware(
+        RequestFilter, hosts=[*local, *(host.lower() for host in hosts)], token=token, cookie=f"minsep-{port}"
+    )
     return app

@@ -36,7 +36,7 @@ _SAFE = ("GET", "HEAD")
 _OPEN = ("/assets/",)
 
 
-class Guard:
+class RequestFilter:
     """Lets requests pass that name this server, come from its own pages, and know the token; and adds the headers.
 
     - `hosts` are the names and ports it answers to, such as 127.0.0.1:8765: another name may be an attacker's that

@@ -12,6 +12,7 @@ from minsep.strategy import optimum, series
 from minsep.strategy.banded_toeplitz import sizes
 from minsep.strategy.base import norm_of, read_only, recorded, rows_of
 from minsep.strategy.grid import on_grid
+from minsep.strategy.recurrence import MovingSum
 from minsep.strategy.sensitivity import most_participations
 from minsep.strategy.toeplitz import Toeplitz
 
@@ -29,6 +30,8 @@ class BandedInverseToeplitz(Toeplitz):
     >>> strategy.bands
     2000
     """
+
+    kind = "banded-inverse-toeplitz"
 
     noise_coefficients: FloatArray
     iterations: int
@@ -107,6 +110,10 @@ class BandedInverseToeplitz(Toeplitz):
         """First column of C^-1, `iterations` long."""
         return np.pad(self.noise_coefficients, (0, self.iterations - self.inverse_bands))
 
+    def recurrence(self) -> MovingSum:
+        """Return each row of C^-1 Z as a sum of the last `inverse_bands` rows of Z."""
+        return MovingSum(self.noise_coefficients)
+
     def solve(self, values: ArrayLike) -> FloatArray:
         """Return C^-1 `values`, for `iterations` rows of any shape."""
         rows = rows_of(values, self.iterations)
@@ -118,7 +125,7 @@ class BandedInverseToeplitz(Toeplitz):
     def describe(self) -> Description:
         """Return the strategy as plain data."""
         return {
-            "kind": "banded-inverse-toeplitz",
+            "kind": self.kind,
             "iterations": self.iterations,
             "noise_coefficients": self.noise_coefficients.tolist(),
         }

@@ -30,6 +30,8 @@ class BandedToeplitz(Toeplitz):
     0.257
     """
 
+    kind = "banded-toeplitz"
+
     coefficients: FloatArray
     iterations: int
 
@@ -100,6 +102,11 @@ class BandedToeplitz(Toeplitz):
         coefficients[0] = self.coefficients[0]
         return BandedToeplitz(on_grid(coefficients), self.iterations)
 
+    @property
+    def banded_column(self) -> FloatArray:
+        """The coefficients."""
+        return self.coefficients
+
     def solve(self, values: ArrayLike) -> FloatArray:
         """Return C^-1 `values`, for `iterations` rows of any shape.
 
@@ -117,7 +124,7 @@ class BandedToeplitz(Toeplitz):
     def describe(self) -> Description:
         """Return the strategy as plain data."""
         return {
-            "kind": "banded-toeplitz",
+            "kind": self.kind,
             "iterations": self.iterations,
             "coefficients": self.coefficients.tolist(),
         }

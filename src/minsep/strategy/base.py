@@ -1,71 +1,34 @@
-"""The interface of every strategy matrix."""
+"""What every strategy matrix answers, from its full matrix unless it knows better."""
 
 import math
 from abc import abstractmethod
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from minsep.core import validation as validate
 from minsep.core.arrays import FloatArray
 from minsep.core.identity import Described, Description
+from minsep.core.registry import Registered
+from minsep.strategy import sensitivity
+from minsep.strategy.recurrence import FullRecurrence, Recurrence
 
 _ROUGHLY = 1e-9  # relative; far above the rounding errors of a norm
 
 
-class Strategy(Described):
+class Strategy(Described, Registered):
     """A lower-triangular, non-negative matrix C of `iterations` rows whose largest column norm is 1.
 
     The mechanism adds row i of C^-1 Z to the i-th sum of gradients, where Z has independent normal entries whose
-    standard deviation is the noise multiplier (times the clip norm). A strategy is public and immutable.
+    standard deviation is the noise multiplier (times the clip norm). A strategy is public and immutable. A subclass
+    that names its `kind` can be read from its description.
+
+    Everything follows from the full matrix, which suits short runs. A subclass overrides what it knows in closed form.
     """
 
     iterations: int
-
-    @property
-    @abstractmethod
-    def bands(self) -> int:
-        """Number of diagonals of C, from the main one down, beyond which all entries are zero."""
-
-    @property
-    @abstractmethod
-    def column_norms(self) -> FloatArray:
-        """Euclidean norm of each column of C, cut off at the end of the run."""
-
-    @abstractmethod
-    def gram(self, lag: int) -> FloatArray:
-        """Inner products of columns `lag` apart: entry i is <c_i, c_(i - lag)>, zero for i < lag."""
-
-    @abstractmethod
-    def solve(self, values: ArrayLike) -> FloatArray:
-        """Return C^-1 `values`, for `iterations` rows of any shape."""
-
-    @property
-    @abstractmethod
-    def prefix_variances(self) -> FloatArray:
-        """Variance of each prefix sum of the noise at noise multiplier 1: squared row norms of A C^-1."""
-
-    @property
-    @abstractmethod
-    def largest_inverse_row_sum(self) -> float:
-        """Largest sum of the absolute values of a row of C^-1; NaN or infinite if it overflows."""
-
-    @property
-    @abstractmethod
-    def largest_inverse_row_norm(self) -> float:
-        """Largest norm of a row of C^-1: the noise of a single step at noise multiplier 1."""
-
-    @abstractmethod
-    def sensitivity(self, min_sep: int, participations: int | None = None) -> float:
-        """Largest norm of C x over 0/1 vectors x with ones at least `min_sep` apart, at most `participations` of them.
-
-        Exact where that can be computed (columns that do not overlap, or Toeplitz with non-increasing coefficients),
-        otherwise an upper bound.
-        """
-
-    @abstractmethod
-    def sensitivity_is_exact(self, min_sep: int) -> bool:
-        """Whether `sensitivity` at a separation `min_sep` is exact, and not an upper bound."""
 
     @abstractmethod
     def dense(self) -> FloatArray:
@@ -74,6 +37,79 @@ class Strategy(Described):
     @abstractmethod
     def describe(self) -> Description:
         """Return the strategy as plain data."""
+
+    @classmethod
+    @abstractmethod
+    def from_description(cls, description: Description) -> "Strategy":
+        """Return the strategy with this description, bit by bit."""
+
+    @property
+    def column(self) -> FloatArray | None:
+        """First column of C down to its last band, if C is Toeplitz; None otherwise."""
+        return None
+
+    @property
+    def banded_column(self) -> FloatArray | None:
+        """The same column if the strategy is given by it, so that it is not itself computed; None otherwise."""
+        return None
+
+    @property
+    def inverse_coefficients(self) -> FloatArray | None:
+        """First column of C^-1, `iterations` long, if C is Toeplitz; None otherwise."""
+        return None
+
+    def recurrence(self) -> Recurrence:
+        """Return how each row of C^-1 Z follows from earlier ones, by which noise is made."""
+        return FullRecurrence(self._matrix)
+
+    @cached_property
+    def bands(self) -> int:
+        """Number of diagonals of C, from the main one down, beyond which all entries are zero."""
+        rows, columns = np.nonzero(self._matrix)
+        return int((rows - columns).max()) + 1
+
+    @property
+    def diagonal(self) -> FloatArray:
+        """Entries of C on its diagonal: a row of C^-1 Z has at least the noise that they divide."""
+        return np.diag(self._matrix)
+
+    @property
+    def largest_row_sum(self) -> float:
+        """Largest sum of a row of C."""
+        return float(self._matrix.sum(axis=1).max())
+
+    @property
+    def largest_column_sum(self) -> float:
+        """Largest sum of a column of C."""
+        return float(self._matrix.sum(axis=0).max())
+
+    @cached_property
+    def column_norms(self) -> FloatArray:
+        """Euclidean norm of each column of C, cut off at the end of the run."""
+        return read_only(np.linalg.norm(self._matrix, axis=0))
+
+    def gram(self, lag: int) -> FloatArray:
+        """Inner products of columns `lag` apart: entry i is <c_i, c_(i - lag)>, zero for i < lag."""
+        lag = validate.integer(lag=lag, at_least=0)
+        result = np.zeros(self.iterations)
+        if lag < self.iterations:
+            later, earlier = self._matrix[:, lag:], self._matrix[:, : self.iterations - lag]
+            result[lag:] = np.einsum("ij,ij->j", later, earlier)
+        return result
+
+    def solve(self, values: ArrayLike) -> FloatArray:
+        """Return C^-1 `values`, for `iterations` rows of any shape."""
+        # Loaded here: it takes longer than finding a strategy, and only this needs it.
+        from scipy.linalg import solve_triangular
+
+        rows = rows_of(values, self.iterations)
+        flat = rows.reshape(self.iterations, -1)
+        return np.asarray(solve_triangular(self._matrix, flat, lower=True)).reshape(rows.shape)
+
+    @cached_property
+    def prefix_variances(self) -> FloatArray:
+        """Variance of each prefix sum of the noise at noise multiplier 1: squared row norms of A C^-1."""
+        return read_only((np.cumsum(self._inverse, axis=0) ** 2).sum(axis=1))
 
     @property
     def mean_squared_error(self) -> float:
@@ -84,6 +120,51 @@ class Strategy(Described):
     def max_squared_error(self) -> float:
         """Largest variance of a prefix sum of the noise, at noise multiplier 1."""
         return float(self.prefix_variances.max())
+
+    @property
+    def largest_inverse_row_sum(self) -> float:
+        """Largest sum of the absolute values of a row of C^-1; NaN or infinite if it overflows."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(np.abs(self._inverse).sum(axis=1).max())
+
+    @property
+    def largest_inverse_row_norm(self) -> float:
+        """Largest norm of a row of C^-1: the noise of a single step at noise multiplier 1."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(np.linalg.norm(self._inverse, axis=1).max())
+
+    def sensitivity(self, min_sep: int, participations: int | None = None) -> float:
+        """Largest norm of C x over 0/1 vectors x with ones at least `min_sep` apart, at most `participations` of them.
+
+        Exact where that can be computed (columns that do not overlap, or Toeplitz with non-increasing coefficients),
+        otherwise an upper bound.
+
+        >>> from minsep import Dense
+        >>> round(Dense([[4.0, 0.0], [3.0, 4.0]]).sensitivity(min_sep=1), 3)
+        1.612
+        """
+        count = sensitivity.most_participations(self.iterations, min_sep, participations)
+        if min_sep >= self.bands:
+            return sensitivity.separate_columns(self.column_norms, min_sep, count)
+        return sensitivity.upper_bound(self._matrix.T @ self._matrix, min_sep, count)
+
+    def sensitivity_is_exact(self, min_sep: int) -> bool:
+        """Whether `sensitivity` at a separation `min_sep` is exact, and not an upper bound."""
+        return min_sep >= self.bands
+
+    @cached_property
+    def _matrix(self) -> FloatArray:
+        return read_only(self.dense())
+
+    @cached_property
+    def _inverse(self) -> FloatArray:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return read_only(self.solve(np.eye(self.iterations)))
+
+
+def strategy_from(description: Description) -> Strategy:
+    """Return the strategy that gave a description."""
+    return Strategy.of_kind(description.get("kind")).from_description(description)
 
 
 def unit_norm(columns: FloatArray, **parameter: ArrayLike) -> FloatArray:

@@ -8,6 +8,7 @@ from minsep.core import validation as validate
 from minsep.core.arrays import FloatArray
 from minsep.strategy import sensitivity, series
 from minsep.strategy.base import Strategy, read_only
+from minsep.strategy.recurrence import BandedRecurrence, Recurrence
 
 _ROUNDING = 1e-12
 
@@ -17,10 +18,34 @@ class Toeplitz(Strategy):
 
     coefficients: FloatArray
 
+    def recurrence(self) -> Recurrence:
+        """Return how each row of C^-1 Z follows from the last `bands - 1` rows."""
+        return BandedRecurrence(self.coefficients)
+
     @property
     def bands(self) -> int:
         """Number of coefficients: diagonals of C that may be non-zero."""
         return int(self.coefficients.size)
+
+    @property
+    def column(self) -> FloatArray:
+        """The coefficients."""
+        return self.coefficients
+
+    @property
+    def diagonal(self) -> FloatArray:
+        """The first coefficient, `iterations` times."""
+        return np.broadcast_to(self.coefficients[:1], self.iterations)
+
+    @property
+    def largest_row_sum(self) -> float:
+        """Sum of the coefficients."""
+        return float(self.coefficients.sum())
+
+    @property
+    def largest_column_sum(self) -> float:
+        """Sum of the coefficients."""
+        return float(self.coefficients.sum())
 
     @cached_property
     def column_norms(self) -> FloatArray:

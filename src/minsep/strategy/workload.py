@@ -10,7 +10,6 @@ from minsep.core import validation as validate
 from minsep.core.arrays import FloatArray
 from minsep.strategy import series
 from minsep.strategy.base import Strategy
-from minsep.strategy.toeplitz import Toeplitz
 
 Schedule = Literal["constant", "linear-decay", "cosine"]
 SCHEDULES: tuple[Schedule, ...] = ("constant", "linear-decay", "cosine")
@@ -92,16 +91,17 @@ class Workload:
         n = strategy.iterations
         if self == Workload():
             return strategy.mean_squared_error
-        if not isinstance(strategy, Toeplitz):
+        inverse = strategy.inverse_coefficients
+        if inverse is None:
             raise ValueError(f"strategy is {strategy!r}, but the error of a workload is known for Toeplitz matrices.")
         if self.is_toeplitz:
-            entries = series.multiply(strategy.inverse_coefficients, self.coefficients(n), n)
+            entries = series.multiply(inverse, self.coefficients(n), n)
             return float(np.arange(n, 0, -1) @ entries**2) / n
         if n > _MOST_ITERATIONS:
             raise ValueError(
                 f"iterations is {n}, but for a schedule that is not constant it must be at most {_MOST_ITERATIONS}."
             )
-        return self._error_of_schedule(series.multiply(strategy.inverse_coefficients, self._velocity(n), n))
+        return self._error_of_schedule(series.multiply(inverse, self._velocity(n), n))
 
     def error(self, strategy: Strategy, noise_multiplier: float) -> float:
         """Return the root mean squared error of a `strategy` at a `noise_multiplier`, for clip norm 1.

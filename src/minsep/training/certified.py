@@ -7,7 +7,7 @@ from minsep.mechanism import Mechanism
 
 # Accounting takes seconds to import, and a run without a certificate does not need it.
 if TYPE_CHECKING:
-    from minsep.accounting import Certificate
+    from minsep.accounting import Accepted, Certificate
     from minsep.attribution import AttributionGraph
 
 
@@ -18,8 +18,8 @@ def certified_mechanism(
     verify: bool,
     graph: "AttributionGraph | None",
     accept_assumption: bool,
-) -> tuple["Certificate", Mechanism]:
-    """Return a certificate that may be relied on, and its mechanism. Anything else is refused.
+) -> tuple["Accepted", Mechanism]:
+    """Return a certificate as one that may be relied on, and its mechanism for the dataset. Anything else is refused.
 
     - `certificate`: the certificate, or the file that holds it.
     - `num_examples`: size of the dataset. It must be that of the graph.
@@ -27,10 +27,10 @@ def certified_mechanism(
     - `graph`: says which examples belong to which users. It is required if the certificate protects users.
     - `accept_assumption`: whether a conditional certificate is accepted.
     """
-    from minsep.accounting import accepted_certificate
+    from minsep.accounting import accept_certificate
 
-    accepted = accepted_certificate(certificate, verify=verify, accept_assumption=accept_assumption)
-    mechanism = Mechanism.from_certificate(accepted, verify=False, graph=graph, accept_assumption=accept_assumption)
+    accepted = accept_certificate(certificate, verify=verify, accept_assumption=accept_assumption)
+    mechanism = accepted.mechanism if graph is None else accepted.mechanism.with_graph(graph)
     if graph is None and mechanism.scheme.unit == "user":
         raise ValueError(
             f"graph is None, but the certificate protects users ({mechanism.scheme.name}): pass the graph of your "

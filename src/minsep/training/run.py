@@ -20,7 +20,7 @@ from minsep.training.randomness import ExampleSeeds
 
 # Accounting takes seconds to import, and a run without a certificate does not need it.
 if TYPE_CHECKING:
-    from minsep.accounting import Certificate
+    from minsep.accounting import Accepted, Certificate
 
 Indices = NDArray[np.int64]
 
@@ -38,7 +38,8 @@ class PrivateRun(Uncopyable):
     - `num_examples`: size of the dataset.
     - `clip_norm`: bound on the norm of the gradient of one example.
     - `expected_batch`: public divisor of the sums. None is the expected batch size of the sampling scheme.
-    - `certificate`: must be for this mechanism and have passed. None is a run without a certificate.
+    - `certificate`: must be for this mechanism and have passed, or have been accepted already. None is a run without a
+      certificate.
     - `verify`: whether the samples of the certificate are drawn again.
     - `seed`: makes the run reproducible, and is as secret as the data. None is a key from the operating system.
     - `size`: number of trainable parameters. A certificate must cover the rounding of so many values in each step.
@@ -55,7 +56,7 @@ class PrivateRun(Uncopyable):
         num_examples: int,
         clip_norm: float,
         expected_batch: float | None,
-        certificate: "Certificate | None",
+        certificate: "Certificate | Accepted | None",
         verify: bool,
         seed: int | None,
         size: int,
@@ -70,11 +71,9 @@ class PrivateRun(Uncopyable):
             expected_batch = mechanism.scheme.expected_batch_size(num_examples)
         self.expected_batch = validate.real(expected_batch=expected_batch, above=0)
         self._verify, self._size = verify, size
-        if certificate is not None:
-            check_certificate(certificate, mechanism, verify, size)
-        elif verify:
+        if certificate is None and verify:
             raise ValueError("verify is True, but there is no certificate to verify: pass one, or omit verify.")
-        self.certificate = certificate
+        self.certificate = None if certificate is None else self._checked(certificate)
         self.steps = 0
         self._share = slice(rank, None, processes)
         self._stream = mechanism.batches(num_examples, seed=seed)
@@ -186,7 +185,7 @@ class PrivateRun(Uncopyable):
         """
         certificate = None if state["certificate"] is None else _read_certificate(state["certificate"])
         if certificate is not None and certificate != self.certificate:
-            check_certificate(certificate, self.mechanism, self._verify, self._size)
+            certificate = self._checked(certificate)
         self._stream.load_state_dict(state["batches"])
         self.example_seeds = ExampleSeeds(Key.from_hex(state["examples"]))
         self.certificate = certificate or self.certificate
@@ -194,6 +193,18 @@ class PrivateRun(Uncopyable):
         self._waiting.clear()
         self._interrupted = False
         self._process = os.getpid()
+
+    def _checked(self, certificate: "Certificate | Accepted") -> "Certificate":
+        """Return the certificate of this run; one that no run of this mechanism and size may rely on is refused."""
+        from minsep.accounting import Accepted, Certificate, accept_certificate
+
+        given = certificate.certificate if isinstance(certificate, Accepted) else certificate
+        if not isinstance(given, Certificate):
+            raise ValueError(f"certificate is {given!r}, but it must be a minsep.Certificate.")
+        check_covers(given, self.mechanism, self._size)
+        if self._verify or not isinstance(certificate, Accepted):
+            accept_certificate(given, verify=self._verify, accept_assumption=True)
+        return given
 
     def _draw(self, batch: Indices) -> Indices:
         mine: Indices = batch[batch != PADDING][self._share]
@@ -209,21 +220,15 @@ def check_clip_norm(clip_norm: float) -> float:
     return validate.real(clip_norm=clip_norm, above=LEAST_CLIP_NORM, at_most=MOST_CLIP_NORM)
 
 
-def check_certificate(certificate: "Certificate", mechanism: Mechanism, verified: bool, size: int) -> None:
-    """Refuse a certificate that did not pass, that is for another mechanism or that does not cover so large a model.
+def check_covers(certificate: "Certificate", mechanism: Mechanism, size: int) -> None:
+    """Refuse a certificate that is for another mechanism, or that does not cover so large a model.
 
     - `certificate`: the certificate.
     - `mechanism`: the mechanism that is run.
-    - `verified`: whether its samples are drawn again, and a certificate that does not hold is refused.
     - `size`: number of trainable parameters.
     """
-    from minsep.accounting import Certificate, accepted_certificate
-
-    if not isinstance(certificate, Certificate):
-        raise ValueError(f"certificate is {certificate!r}, but it must be a minsep.Certificate.")
-    if _plain(certificate.mechanism) != _plain(mechanism.describe()):
+    if _plain(certificate.description) != _plain(mechanism.describe()):
         raise ValueError("certificate is for another mechanism: certify the mechanism that is run.")
-    accepted_certificate(certificate, verify=False, accept_assumption=True)
     released = size * mechanism.iterations
     if released > certificate.reserve.values:
         raise ValueError(
@@ -236,8 +241,6 @@ def check_certificate(certificate: "Certificate", mechanism: Mechanism, verified
             "certificate protects users, but the scheme has no graph: use from_certificate with graph, so that no user "
             "has more examples than were accounted for."
         )
-    if verified:
-        accepted_certificate(certificate, accept_assumption=True)
 
 
 def refuse_gradient(step: int) -> ValueError:

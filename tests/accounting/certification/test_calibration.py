@@ -36,7 +36,7 @@ def test_calibration_is_certified_and_near_the_estimate(scheme):
     strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=min(4, scheme.min_sep))
     found = minsep.calibrate(strategy, scheme, epsilon=2.0, delta=1e-3, seed=0)
     assert found.certificate.passed
-    assert found.certificate.mechanism == found.mechanism.describe()
+    assert found.certificate.description == found.mechanism.describe()
     estimate = minsep.estimate_delta(found.mechanism, 2.0, samples=50_000)
     assert estimate.value <= 1e-3
     lower = found.mechanism.with_noise_multiplier(found.mechanism.noise_multiplier / 1.03)

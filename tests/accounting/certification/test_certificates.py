@@ -168,8 +168,8 @@ def test_verify_answers_whatever_a_proof_holds(field):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"mechanism": "b-min-sep"},
-        {"mechanism": {"scheme": "min-sep"}},
+        {"description": "b-min-sep"},
+        {"description": {"scheme": "min-sep"}},
         {"proofs": ()},
         {"assumptions": None},
         {"unit": "user"},
@@ -179,8 +179,8 @@ def test_verify_answers_whatever_a_proof_holds(field):
 def test_verify_answers_whatever_the_parts_are(changes):
     certificate = minsep.certify(mechanism(1.2), epsilon=2.0, delta=1e-3, seed=3)
     assert not minsep.verify(replace(certificate, **changes)).holds
-    scheme = {**certificate.mechanism, "scheme": "min-sep"}
-    assert not minsep.verify(replace(certificate, mechanism=scheme)).holds
+    scheme = {**certificate.description, "scheme": "min-sep"}
+    assert not minsep.verify(replace(certificate, description=scheme)).holds
 
 
 def test_every_proof_says_in_words_what_it_shows():
@@ -203,3 +203,18 @@ def test_a_hopeless_test_ends():
     assert certificate.samples < 1_000_000
     patient = minsep.certify(mech, epsilon=1.0, delta=1e-8, seed=0, max_samples=10**9)
     assert patient.samples < 1_000_000
+
+
+def test_the_mechanism_is_built_once_and_recorded_as_its_description():
+    certificate = minsep.certify(mechanism(1.2), epsilon=2.0, delta=1e-3, seed=3)
+    assert certificate.mechanism is certificate.mechanism == mechanism(1.2)
+    content = json.loads(certificate.to_json())
+    assert list(content)[3] == "mechanism"
+    assert content["mechanism"] == certificate.description == mechanism(1.2).describe()
+    for changed in (content | {"description": content["mechanism"]}, renamed(content, "mechanism", "description")):
+        with pytest.raises(ValueError, match="the file was changed"):
+            minsep.Certificate.from_json(json.dumps(changed))
+
+
+def renamed(content, name, other):
+    return {other if key == name else key: value for key, value in content.items()}

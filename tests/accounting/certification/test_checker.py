@@ -141,7 +141,7 @@ def test_a_moment_bounds_add_of_random_allocation_alone():
     remove, add = certificate.proofs
     for forged in (
         replace(certificate, proofs=(replace(add, claim=remove.claim), add)),
-        replace(certificate, mechanism=mechanism(minsep.BallsInBins(20), 1.0, IDENTITY).describe()),
+        replace(certificate, description=mechanism(minsep.BallsInBins(20), 1.0, IDENTITY).describe()),
         replace(certificate, proofs=(remove, replace(add, order=1e4))),
         replace(certificate, proofs=(remove, replace(add, order=-1.0))),
         replace(certificate, proofs=(remove, replace(add, noise_multiplier=2.0))),
@@ -168,7 +168,7 @@ def test_a_proof_of_another_mechanism_budget_or_test_is_refused():
 
 def test_a_proof_with_less_noise_covers_more():
     quiet = minsep.certify(CASES["sampled and sampled"][0], 0.8, 2e-2, seed=1)
-    louder = replace(quiet, mechanism={**quiet.mechanism, "noise_multiplier": 2.0})
+    louder = replace(quiet, description={**quiet.description, "noise_multiplier": 2.0})
     assert minsep.verify(louder).holds
 
 
@@ -200,7 +200,7 @@ def test_what_verify_says_is_in_the_words_of_this_version():
 def test_a_mechanism_must_be_in_canonical_form():
     certificate = certificate_of("bound and immediate")
     for change in ({"extra": 1}, {"kind": "mechanics"}):
-        forged = replace(certificate, mechanism={**certificate.mechanism, **change})
+        forged = replace(certificate, description={**certificate.description, **change})
         assert "canonical form" in minsep.verify(forged).reason
 
 

@@ -13,7 +13,7 @@ from scipy import optimize, stats
 import minsep
 from minsep.accounting.pairs import BallsInBinsPair, CyclicPair, MinSepPair, TruncatedPair
 from minsep.accounting.pairs.other_batches import draw_batch_sizes
-from minsep.accounting.reduction import best_reduction, shortened
+from minsep.accounting.reduction import best_reduction
 from minsep.accounting.schemes import pair_of
 from minsep.randomness import Key
 from tests.oracles.divergence import log_ratio
@@ -560,7 +560,7 @@ def test_separations_longer_than_the_run_are_those_of_the_enumeration(scheme):
     samples = np.random.default_rng(0).normal(size=(50, 4))
     mech = mechanism(uneven(4, 3), scheme, 0.7)
     pair = best_reduction(mech, 1.0, 1e-3, "remove").pair
-    whole, share = shortened(pair_of(mech, np.float64))
+    whole, share = pair_of(mech, np.float64).shortened()
     assert pair == whole
     assert pair.min_sep == 4
     truth = np.exp(log_ratio(participation_law(scheme, 4), mech.strategy.dense(), 0.7, samples))

@@ -8,10 +8,10 @@ import pytest
 from scipy import integrate, stats
 
 import minsep
-from minsep.accounting.importance import AllocatedLaw, PlainLaw, best_law, best_moment, law_from, moment_bound
+from minsep.accounting.importance import AllocatedLaw, PlainLaw, best_law, law_from
 from minsep.accounting.importance.allocated import MOST_COPIES, splits_of
-from minsep.accounting.importance.negative_moments import _log_moment
 from minsep.accounting.pairs import AllocationPair, MinSepPair
+from minsep.accounting.pairs.negative_moments import _log_moment
 from minsep.randomness import Key
 from tests.oracles.laws import assert_draws_have_the_density
 from tests.oracles.participation import participation_law
@@ -167,7 +167,7 @@ def test_delta_of_two_epochs_equals_quadrature():
     assert abs(found.remove - remove) <= 6 * found.remove_stderr + 1e-3 * remove
     assert abs(found.add - add) <= 6 * found.add_stderr + 1e-3 * add
     pair = pair_of(4, 2, sigma)
-    assert add <= best_moment(pair, epsilon)[0] <= 5 * add
+    assert add <= pair.moments.best(epsilon)[0] <= 5 * add
 
 
 @pytest.mark.parametrize("copies", [2, 3])
@@ -271,6 +271,6 @@ def test_bounds_by_any_order_are_above_delta():
     ratios = np.concatenate([pair.draw_log_ratios("add", Key.from_seed(0), chunk) for chunk in range(60)])
     for epsilon in (0.1, 0.5, 1.0):
         delta = np.maximum(-np.expm1(epsilon + ratios), 0).mean()
-        bounds = [moment_bound(pair, epsilon, order) for order in (0.3, 1.0, 3.0, 10.0)]
+        bounds = [pair.moments.bound(epsilon, order) for order in (0.3, 1.0, 3.0, 10.0)]
         assert min(bounds) >= delta
-        assert best_moment(pair, epsilon)[0] <= min(bounds) * (1 + 1e-6)
+        assert pair.moments.best(epsilon)[0] <= min(bounds) * (1 + 1e-6)

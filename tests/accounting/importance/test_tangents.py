@@ -3,8 +3,8 @@ import pytest
 
 import minsep
 from minsep.accounting.importance import best_tangent
-from minsep.accounting.importance.tangents import _log_ratio_and_means
 from minsep.accounting.pairs import MinSepPair
+from minsep.accounting.pairs.tangents import _log_ratio_and_means
 from tests.oracles.divergence import group_law
 from tests.oracles.participation import participation_law
 from tests.oracles.quadrature import delta

@@ -17,7 +17,6 @@ from minsep.accounting.importance import (
     best_tangent,
     law_from,
     law_in_words,
-    tangent_at,
     tangents,
 )
 from minsep.accounting.pairs import MinSepPair, UserPair
@@ -242,7 +241,7 @@ LAWS = {
     "whole": lambda pair, direction: TiltedLaw(pair, direction, 2, 1.0 if direction == "remove" else -0.3, True),
     "plain": lambda pair, direction: PlainLaw(pair, direction),
     "tilted": lambda pair, direction: TiltedLaw(pair, direction, pair.user_bound + 1, 1.2),
-    "shifted": lambda pair, direction: ShiftedLaw(pair, 1.0, 0.8 / tangent_at(pair, 1.0).deviation),
+    "shifted": lambda pair, direction: ShiftedLaw(pair, 1.0, 0.8 / pair.tangent(1.0).deviation),
     "adapted": lambda pair, direction: AdaptedLaw(
         pair, direction, 1.3 if direction == "remove" else -0.8, 2.0, sign_of(direction)
     ),

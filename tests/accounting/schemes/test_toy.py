@@ -13,6 +13,7 @@ from scipy.special import logsumexp
 import minsep
 from minsep.accounting import SchemeAccounting, Support, supported
 from minsep.accounting.exact import GaussianCurve
+from minsep.accounting.importance import law_from
 from minsep.accounting.pairs import ParticipationPair
 from minsep.core import validation as validate
 from minsep.participation import Family, IndependentScheme
@@ -138,6 +139,26 @@ def test_it_is_chosen_planned_and_drawn_without_another_edit(tmp_path, monkeypat
     asked = read({"examples": "100", "batch_size": "20", "iterations": "5", "epsilon": "1", "delta": "0.05"})
     assert "once" in asked.schemes
     assert seconds_of(asked) > seconds_of(replace(asked, schemes=[kind for kind in asked.schemes if kind != "once"]))
+
+
+def test_a_pair_claims_nothing_that_it_does_not_say():
+    pair = OncePair(STRATEGY, 1.5, epoch=2)
+    assert pair.tiltable is pair.allocation is pair.moments is pair.tangent(1.0) is None
+    assert pair.shortened() == (pair, 1.0)
+    for description in (
+        {"kind": "tilted", "copies": 1, "tilt": 1.0},
+        {"kind": "allocated", "copies": 1},
+        {"kind": "shifted", "tangent_distance": 1.0, "strength": 1.0},
+        {"kind": "once"},
+        {"kind": []},
+        {},
+        None,
+        [],
+    ):
+        for direction in ("remove", "add"):
+            with pytest.raises(ValueError, match="this mechanism has no such law"):
+                law_from(description, pair, direction)
+    assert law_from({"kind": "plain"}, pair, "remove").pair == pair
 
 
 def test_it_has_batches():

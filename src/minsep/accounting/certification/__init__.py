@@ -1,6 +1,6 @@
 """Certificates: made by a prover, checked by a checker, and found for the least noise by calibration."""
 
-from minsep.accounting.certification.acceptance import accepted_certificate
+from minsep.accounting.certification.acceptance import Accepted, accept_certificate
 from minsep.accounting.certification.calibration import Calibration, Rung, calibrate, calibrate_exactly, rung_seed
 from minsep.accounting.certification.certificate import Certificate, ChangedCertificateError
 from minsep.accounting.certification.certify import certify, certify_by, not_certified
@@ -10,6 +10,7 @@ from minsep.accounting.certification.prover import Prover
 from minsep.accounting.certification.verification import Verification, verify
 
 __all__ = [
+    "Accepted",
     "Calibration",
     "Certificate",
     "ChangedCertificateError",
@@ -17,7 +18,7 @@ __all__ = [
     "Prover",
     "Rung",
     "Verification",
-    "accepted_certificate",
+    "accept_certificate",
     "calibrate",
     "calibrate_exactly",
     "certify",

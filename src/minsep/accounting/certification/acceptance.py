@@ -1,30 +1,47 @@
 """Whether a certificate may be relied on: one that did not pass, is conditional or does not hold is refused."""
 
 import os
+from dataclasses import dataclass
 
 from minsep.accounting.certification.certificate import Certificate
 from minsep.accounting.certification.verification import verify as check
+from minsep.mechanism import Mechanism
 
 
-def accepted_certificate(
+@dataclass(frozen=True)
+class Accepted:
+    """A certificate that may be relied on, as `accept_certificate` returns it: whoever is handed one checks no more."""
+
+    certificate: Certificate
+
+    def __post_init__(self) -> None:
+        if not self.certificate.passed:
+            raise ValueError(f"certificate did not pass. {self.certificate.statement}")
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The mechanism that was certified."""
+        return self.certificate.mechanism
+
+
+def accept_certificate(
     certificate: Certificate | str | os.PathLike[str], *, verify: bool = True, accept_assumption: bool = False
-) -> Certificate:
-    """Return a certificate that may be relied on.
+) -> Accepted:
+    """Return a certificate as one that may be relied on.
 
-    - `certificate` is the certificate, or the file that holds it.
+    - `certificate` is the certificate, or the file that holds it. One that did not pass is refused.
     - `verify` draws its samples again and refuses a certificate that does not hold.
     - `accept_assumption` accepts one that rests on something that is not proven.
 
     >>> import minsep
     >>> identity = minsep.BandedToeplitz.identity(iterations=100)
     >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.02), noise_multiplier=1.0)
-    >>> accepted_certificate(minsep.certify(mechanism, epsilon=2.0, delta=1e-3)).passed
+    >>> accept_certificate(minsep.certify(mechanism, epsilon=2.0, delta=1e-3)).mechanism == mechanism
     True
     """
     if not isinstance(certificate, Certificate):
         certificate = _read(certificate)
-    if not certificate.passed:
-        raise ValueError(f"certificate did not pass. {certificate.statement}")
+    accepted = Accepted(certificate)
     if certificate.conditional and not accept_assumption:
         sentences = " ".join(assumption.sentence for assumption in certificate.assumptions)
         raise ValueError(f"certificate is conditional, but accept_assumption is False. {sentences}")
@@ -32,7 +49,7 @@ def accepted_certificate(
         result = check(certificate)
         if not result.holds:
             raise ValueError(f"certificate does not hold. {result.reason}")
-    return certificate
+    return accepted
 
 
 def _read(path: str | os.PathLike[str]) -> Certificate:

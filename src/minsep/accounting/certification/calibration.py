@@ -36,16 +36,17 @@ from minsep.participation import Scheme, Truncation
 from minsep.randomness import Key
 from minsep.strategy import Strategy
 
-_STEP = 1.005
+_RUNG_RATIO = 1.005
 _RUNGS = (1, 2, 2.6, 4, 5, 6, 8, 16)
 _MOST_TESTS = len(_RUNGS) + 1  # one of `add`, and one for each rung
-_SCOUTED = 2  # the rung that shows what tests would be like
-_WORK, _MOST_WORK = 4e8, 6e9  # samples times iterations times vectors of a test: some seconds, and half a minute
-_CLOSE = 2  # the rung for which the longer is worth it
+_OUTLOOK_RUNG = 2  # the rung that shows what tests would be like
+# Samples times iterations times vectors of a test: some seconds, and half a minute.
+_SHORT_TEST_VALUES, _LONG_TEST_VALUES = 4e8, 6e9
+_LONG_TEST_RUNG = 2  # the rung for which the longer is worth it
 _ESTIMATE_SAMPLES = 16_000
 _ESTIMATE_SEED = int.from_bytes(b"minsep ladder", "big")  # fixed, so that a calibration repeated finds the same ladder
 _ROUGH_TOLERANCE, _ROUGH_SPACING = 0.01, 1e-3  # of the noise above which nothing is tested
-_GUESS = 0.8  # of the noise that the deterministic proof needs
+_SHARE_OF_EXACT_NOISE = 0.8  # of the noise that the deterministic proof needs
 
 
 @dataclass(frozen=True)
@@ -183,11 +184,11 @@ class _Ladder:
         highest = self._highest
         guess, slope = near, TYPICAL_SLOPE
         if guess is None:
-            guess, slope = guessed_noise_multiplier(self._design, self._budget, _GUESS * highest)
+            guess, slope = guessed_noise_multiplier(self._design, self._budget, _SHARE_OF_EXACT_NOISE * highest)
         center = self._estimate(guess, slope)
-        in_reach = (to_digits(center * _STEP**steps, NOISE_DIGITS) for steps in _RUNGS)
-        ladder = [sigma for sigma in in_reach if sigma < highest] or [to_digits(highest / _STEP, NOISE_DIGITS)]
-        scouted = self._design.with_noise(ladder[min(_SCOUTED, len(ladder) - 1)])
+        in_reach = (to_digits(center * _RUNG_RATIO**steps, NOISE_DIGITS) for steps in _RUNGS)
+        ladder = [sigma for sigma in in_reach if sigma < highest] or [to_digits(highest / _RUNG_RATIO, NOISE_DIGITS)]
+        scouted = self._design.with_noise(ladder[min(_OUTLOOK_RUNG, len(ladder) - 1)])
         outlook = self._prover.outlook(scouted, "remove", rung_seed(_ESTIMATE_SEED, -1))
         first, expected = (0, 0.0) if outlook is None else self._first_rung(ladder, center, outlook)
         # `add` is tested once, at the first rung: what passes there holds for all above it.
@@ -225,10 +226,10 @@ class _Ladder:
         )
         gaps = [-math.expm1(slope * math.log(sigma / center)) for sigma in ladder]
         works = [size * outlook.samples(gap, target) for gap in gaps]
-        enough = max(_WORK, 1.5 * works[-1])
+        enough = max(_SHORT_TEST_VALUES, 1.5 * works[-1])
         first = next(place for place, work in enumerate(works) if work <= enough)
-        if first > _CLOSE and works[_CLOSE] <= _MOST_WORK:
-            first = _CLOSE
+        if first > _LONG_TEST_RUNG and works[_LONG_TEST_RUNG] <= _LONG_TEST_VALUES:
+            first = _LONG_TEST_RUNG
         return first, works[first] / size if math.isfinite(works[first]) else 0.0
 
     def _estimate(self, guess: float, slope: float) -> float:

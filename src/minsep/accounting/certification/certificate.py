@@ -12,6 +12,7 @@ certificate, whichever version made it.
 import json
 import os
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
@@ -20,7 +21,8 @@ from minsep.core.budget import Budget
 from minsep.core.files import write_whole
 from minsep.core.identity import Description
 from minsep.core.plain import from_plain, to_plain
-from minsep.core.validation import in_short
+from minsep.core.validation import in_short, shortened
+from minsep.mechanism import Mechanism
 from minsep.noise.cost import Reserve
 from minsep.participation import Assumption
 
@@ -29,6 +31,7 @@ _WITHOUT_RESERVE = 2  # a format that kept nothing for rounding
 ADJACENCY = "zero-out"
 _MOST_BYTES = 2**30
 _DERIVED = ("passed", "conditional", "statement")
+_DESCRIPTION = "mechanism"  # the name of the description in a file
 
 
 class ChangedCertificateError(ValueError):
@@ -39,7 +42,7 @@ class ChangedCertificateError(ValueError):
 class Certificate:
     """The outcome of a test of one mechanism at one (epsilon, delta), with all that is needed to repeat it.
 
-    - `mechanism` is the description of what was tested, at `epsilon` and `delta`.
+    - `description` is the mechanism that was tested, at `epsilon` and `delta`, as plain data.
     - `unit` is whose privacy it is, under the `adjacency` of datasets in which one unit's gradients are zero or not.
     - `assumptions` is what is not proven; nothing for most schemes.
     - `reserve` is the part of epsilon and delta that is kept for rounding in the run, and the number of released values
@@ -51,7 +54,7 @@ class Certificate:
     - `date` and `versions` are information.
     """
 
-    mechanism: Description
+    description: Description
     epsilon: float
     delta: float
     unit: str
@@ -69,6 +72,16 @@ class Certificate:
     date: str = field(compare=False)
     versions: dict[str, str] = field(compare=False)
     format: int = FORMAT
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """The mechanism that was tested. A description that was forged, or that nobody here can read, is refused."""
+        try:
+            return Mechanism.from_description(self.description)
+        except Exception as error:  # whatever a forged description may lead to
+            raise ValueError(
+                f"certificate describes no mechanism of this version of minsep: {shortened(str(error))}"
+            ) from None
 
     @property
     def passed(self) -> bool:
@@ -115,11 +128,13 @@ class Certificate:
 
     def to_json(self) -> str:
         """Return the certificate as JSON."""
+        recorded = to_plain(self)
         content = {
             "passed": self.passed,
             "conditional": self.conditional,
             "statement": self.statement,
-            **to_plain(self),
+            _DESCRIPTION: recorded.pop("description"),
+            **recorded,
         }
         if self.format == _WITHOUT_RESERVE:
             del content["reserve"]
@@ -149,7 +164,7 @@ class Certificate:
             )
         try:
             derived = {name: content.pop(name) for name in _DERIVED}
-            certificate = from_plain(cls, content, "The certificate")
+            certificate = from_plain(cls, _by_field(content), "The certificate")
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ChangedCertificateError(f"The certificate does not hold: the file was changed ({error})") from None
         if (derived["passed"], derived["conditional"]) != (certificate.passed, certificate.conditional):
@@ -175,6 +190,13 @@ class Certificate:
         except UnicodeDecodeError:
             raise ValueError(f"The file {os.fspath(path)!r} is not a certificate of minsep: it is not text.") from None
         return cls.from_json(text)
+
+
+def _by_field(content: dict[str, Any]) -> dict[str, Any]:
+    """Return what a file holds by the names of a certificate's fields."""
+    if "description" in content:
+        raise ValueError("it has a description beside its mechanism")
+    return {"description" if name == _DESCRIPTION else name: value for name, value in content.items()}
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def _certificate(
 ) -> Certificate:
     verifier: Verifier = prover.verifier
     return Certificate(
-        mechanism=mechanism.describe(),
+        description=mechanism.describe(),
         epsilon=promise.budget.epsilon,
         delta=promise.budget.delta,
         unit=mechanism.scheme.unit,

@@ -27,8 +27,7 @@ from minsep.accounting.certification.proofs import (
 )
 from minsep.accounting.directions import DIRECTIONS
 from minsep.accounting.exact import spacing_for
-from minsep.accounting.importance import BoundedLaw, PlainLaw, add_bound, law_from, moment_bound, tangent_at
-from minsep.accounting.pairs import AllocationPair, TiltablePair
+from minsep.accounting.importance import BoundedLaw, PlainLaw, add_bound, law_from
 from minsep.accounting.reduction import reduction_for, unreduced
 from minsep.accounting.schemes import exact_curve
 from minsep.accounting.sequential import MOST_LEVEL, Wealth, false_pass_probability
@@ -36,8 +35,8 @@ from minsep.core.budget import Budget
 from minsep.engine import Compute
 from minsep.mechanism import Mechanism
 
-_TOLERANCE = 1e-6  # what processors and versions of libraries may differ by
-_UNUSED = 0.01  # of delta, by a test with a whole number of samples
+_RELATIVE_TOLERANCE = 1e-6  # what processors and versions of libraries may differ by
+_UNUSED_SHARE_OF_DELTA = 0.01  # of delta, by a test with a whole number of samples
 _MOST_ITERATIONS = 5_000_000
 
 
@@ -47,10 +46,10 @@ class CheckError(ValueError):
 
 def check(certificate: Certificate, compute: Compute) -> None:
     """Raise an error unless every proof of a certificate holds."""
-    iterations = certificate.mechanism["strategy"].get("iterations", 0)
+    iterations = certificate.description["strategy"].get("iterations", 0)
     _require(iterations <= _MOST_ITERATIONS, f"{iterations:,} iterations are too many to check")
-    mechanism = Mechanism.from_description(certificate.mechanism)
-    same = json.loads(json.dumps(mechanism.describe())) == json.loads(json.dumps(certificate.mechanism))
+    mechanism = certificate.mechanism
+    same = json.loads(json.dumps(mechanism.describe())) == json.loads(json.dumps(certificate.description))
     _require(same, "the mechanism is not described in the canonical form")
     _check_terms(certificate, mechanism)
     for direction, proof in zip(DIRECTIONS, certificate.proofs, strict=True):
@@ -74,7 +73,7 @@ def _check_terms(certificate: Certificate, mechanism: Mechanism) -> None:
     _require(certificate.epsilon > 0 and certificate.attempts >= 1, "epsilon or attempts is out of its range")
     _require(0 < level <= delta < 1 and 0 <= chance < 1, "level or failure_probability is out of its range")
     whole = (level + chance * (1 - level)) / delta
-    unused = _UNUSED if certificate.test == "fixed" else _TOLERANCE
+    unused = _UNUSED_SHARE_OF_DELTA if certificate.test == "fixed" else _RELATIVE_TOLERANCE
     _require(1 - unused <= whole <= 1 + 1e-12, "level and failure_probability do not make delta")
 
 
@@ -104,14 +103,15 @@ def _check_proof(proof: Proof, certificate: Certificate, mechanism: Mechanism, c
         case ImmediateProof():
             _require(is_immediate(reduction, direction), "delta is not 0 there")
         case TangentProof():
-            tangent = tangent_at(pair, proof.tangent_distance) if isinstance(pair, TiltablePair) else None
+            tangent = pair.tangent(proof.tangent_distance)
             _require(tangent is not None and direction == "add", "there is no tangent")
             bound = math.nan if tangent is None else add_bound(tangent, claim.epsilon)
             _require_equal("bound", proof.bound, bound)
             _require(bound <= claim.level, f"the bound {bound:g} is above the level {claim.level:g}")
         case MomentProof():
-            _require(isinstance(pair, AllocationPair) and direction == "add", "there is no moment")
-            bound = moment_bound(pair, claim.epsilon, proof.order) if isinstance(pair, AllocationPair) else math.nan
+            moments = pair.moments
+            _require(moments is not None and direction == "add", "there is no moment")
+            bound = math.nan if moments is None else moments.bound(claim.epsilon, proof.order)
             _require_equal("bound", proof.bound, bound)
             _require(bound <= claim.level, f"the bound {bound:g} is above the level {claim.level:g}")
         case BoundProof():
@@ -176,7 +176,7 @@ def _require_claim(recorded: Claim, needed: Claim) -> None:
 
 def _require_equal(name: str, recorded: float, needed: float) -> None:
     """Refuse a record that was changed; not a number is equal to nothing."""
-    same = recorded == needed or math.isclose(recorded, needed, rel_tol=_TOLERANCE, abs_tol=1e-300)
+    same = recorded == needed or math.isclose(recorded, needed, rel_tol=_RELATIVE_TOLERANCE, abs_tol=1e-300)
     _require(same, f"{name} is {recorded!r}, but should be {needed!r}")
 
 

@@ -11,14 +11,19 @@ from minsep.accounting.schemes import exact_curve, unsupported
 from minsep.core.identity import to_digits
 from minsep.mechanism import NOISE_DIGITS, Design, Mechanism
 
-_LEAST, _MOST = 1e-3, 1e6
+_LEAST_NOISE, _MOST_NOISE = 1e-3, 1e6
 _LEAST_TOLERANCE = 2e-5  # neighbours of six digits are up to 1e-5 apart
-_FINE, _COARSE = 1e-4, 1e-3  # spacing of privacy losses
-_CLEAR = 1e3  # times the rounding of a curve
+_FINE_SPACING, _COARSE_SPACING = 1e-4, 1e-3  # spacing of privacy losses
+_CLEAR_ROUNDINGS = 1e3  # times the rounding of a curve
 
 
 def exact_mechanism(
-    design: Design, epsilon: float, delta: float, tolerance: float = 1e-4, finest: float = _FINE, guess: float = 1.0
+    design: Design,
+    epsilon: float,
+    delta: float,
+    tolerance: float = 1e-4,
+    finest: float = _FINE_SPACING,
+    guess: float = 1.0,
 ) -> Mechanism:
     """Return the mechanism with the least noise multiplier that the exact curve of its design allows.
 
@@ -31,9 +36,9 @@ def exact_mechanism(
     1.667
     """
     tolerance = max(tolerance, _LEAST_TOLERANCE)
-    wider = spacing_for(epsilon) / _FINE
+    wider = spacing_for(epsilon) / _FINE_SPACING
 
-    def curve_at(sigma: float, spacing: float = _FINE) -> ExactCurve:
+    def curve_at(sigma: float, spacing: float = _FINE_SPACING) -> ExactCurve:
         mechanism = design.with_noise(sigma)
         curve = exact_curve(mechanism, wider * max(spacing, finest))
         if curve is None:
@@ -45,24 +50,25 @@ def exact_mechanism(
     def delta_of(curve: ExactCurve) -> float:
         return max(float(curve.delta(epsilon, direction)) for direction in DIRECTIONS)
 
-    def log_excess(sigma: float, spacing: float = _FINE) -> float:
+    def log_excess(sigma: float, spacing: float = _FINE_SPACING) -> float:
         curve = curve_at(sigma, spacing)
         found = delta_of(curve)
         # Far below the target a delta may be mostly rounding, by which a search should not go.
-        clear = found >= min(_CLEAR * curve.rounding, 0.1 * delta)
+        clear = found >= min(_CLEAR_ROUNDINGS * curve.rounding, 0.1 * delta)
         return math.log(found / delta) if clear and found > 0 else -math.inf
 
     def enough(sigma: float) -> bool:
         return delta_of(curve_at(sigma)) <= delta
 
-    near = noise_at_target(partial(log_excess, spacing=_COARSE), guess, max(tolerance, 0.05))
-    guess = near if finest >= _COARSE else noise_at_target(log_excess, near, tolerance)
+    near = noise_at_target(partial(log_excess, spacing=_COARSE_SPACING), guess, max(tolerance, 0.05))
+    guess = near if finest >= _COARSE_SPACING else noise_at_target(log_excess, near, tolerance)
     # From here on only numbers of few digits are compared, so that every processor finds the same one.
     guess = to_digits(guess, ESTIMATED_DIGITS)
     low, high = _bracket(enough, guess, 1 + tolerance / 4)
     if high is None:
         raise ValueError(
-            f"epsilon is {epsilon:g} at delta {delta:g}, but no noise multiplier up to {_MOST:g} is known to give it."
+            f"epsilon is {epsilon:g} at delta {delta:g}, but no noise multiplier up to {_MOST_NOISE:g} is known to "
+            "give it."
         )
     while high > low * (1 + tolerance):
         middle = to_digits(math.sqrt(low * high), NOISE_DIGITS)
@@ -74,7 +80,7 @@ def _bracket(enough: Callable[[float], bool], guess: float, step: float) -> tupl
     """Return a noise multiplier that is not enough and one that is (None: there is none), by growing steps."""
     sigma, following = guess, to_digits(guess / step, NOISE_DIGITS)
     if enough(guess):
-        while sigma > _LEAST and enough(following):
+        while sigma > _LEAST_NOISE and enough(following):
             step = step**2
             sigma, following = following, to_digits(following / step, NOISE_DIGITS)
         return following, sigma
@@ -82,6 +88,6 @@ def _bracket(enough: Callable[[float], bool], guess: float, step: float) -> tupl
     while not enough(following):
         step = step**2
         sigma, following = following, to_digits(following * step, NOISE_DIGITS)
-        if sigma > _MOST:
+        if sigma > _MOST_NOISE:
             return sigma, None
     return sigma, following

@@ -30,12 +30,11 @@ from minsep.accounting.importance import (
     BoundedLaw,
     PlainLaw,
     best_law,
-    best_moment,
     best_tangent,
     law_from,
     shifted_laws,
 )
-from minsep.accounting.pairs import AllocationPair, Pair, TiltablePair
+from minsep.accounting.pairs import Pair
 from minsep.accounting.reduction import Reduction, best_reduction, unreduced
 from minsep.accounting.sequential import MOST_LEVEL, BettingVerifier, FixedSampleVerifier, Verifier, Wealth
 from minsep.core import validation as validate
@@ -46,13 +45,14 @@ from minsep.core.progress import Listener, Progress
 from minsep.engine import LOCAL, Compute, never
 from minsep.mechanism import Mechanism
 
-_PATIENCE, _MOST_PATIENCE = 6.0, 40.0
-_TIMES_EXPECTED = 3.0
-_TRIFLING_WORK = 2e8  # samples times iterations: some seconds
-_CHEAP_WORK = 1.2e9  # samples times iterations: under a minute
-_FAIR_SHARE, _HOPE = 0.25, 0.65
-_MOST_MEMORY = 1 << 50
-_SCOUTS, _FEWEST_SEEN = 2_000, 10  # samples that give an outlook
+# After how many samples a test gives up: times the fewest that can do, and times those that should.
+_FEWEST_TIMES, _FEWEST_TIMES_IF_CHEAP, _EXPECTED_TIMES = 6.0, 40.0, 3.0
+_VALUES_IN_SECONDS = 2e8  # samples times iterations: some seconds
+_VALUES_IN_A_MINUTE = 1.2e9  # samples times iterations: under a minute
+# A test is slow if, after this share of its samples, its growth would reach less than that share of the target.
+_LEAST_SHARE_OF_SAMPLES, _LEAST_SHARE_OF_TARGET = 0.25, 0.65
+_MOST_BYTES = 1 << 50
+_OUTLOOK_SAMPLES, _FEWEST_POSITIVE = 2_000, 10  # samples that give an outlook
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Prover:
     progress: Listener | None = None
 
     def __post_init__(self) -> None:
-        validate.integer(memory=self.memory, at_least=1, at_most=_MOST_MEMORY)
+        validate.integer(memory=self.memory, at_least=1, at_most=_MOST_BYTES)
 
     def prove(self, mechanism: Mechanism, direction: Direction, seed: int, expected: float = 0.0) -> Proof:
         """Prove one direction of a mechanism, with samples from a seed if it needs any.
@@ -109,12 +109,12 @@ class Prover:
             return ImmediateProof(claim)
         if direction == "add" and pair.upper_bound:
             return Refusal(claim, "the upper bound on P/Q does not cover it")
-        if direction == "add" and isinstance(pair, TiltablePair):
+        if direction == "add":
             bound, tangent = best_tangent(pair, claim.epsilon)
             if tangent is not None and bound <= claim.level:
                 return TangentProof(claim, mechanism.noise_multiplier, tangent.distance, bound)
-        if direction == "add" and isinstance(pair, AllocationPair):
-            bound, order = best_moment(pair, claim.epsilon)
+        if direction == "add" and pair.moments is not None:
+            bound, order = pair.moments.best(claim.epsilon)
             if bound <= claim.level:
                 return MomentProof(claim, mechanism.noise_multiplier, order, bound)
         match self.verifier:
@@ -144,11 +144,11 @@ class Prover:
         """Return a bound on the values of a test of `add`, as a measure of its work; 0 where it needs no samples."""
         reduction = self._reduction(mechanism, "add")
         pair, claim = reduction.pair, claim_of(reduction, "add", self.verifier.level)
-        if not isinstance(pair, TiltablePair) or is_immediate(reduction, "add"):
+        if pair.tiltable is None or is_immediate(reduction, "add"):
             return 0.0
         if best_tangent(pair, claim.epsilon)[0] <= claim.level:
             return 0.0
-        bounds = (law.log_bound(claim.epsilon) for law in shifted_laws(pair, claim.epsilon))
+        bounds = (law.log_bound(claim.epsilon) for law in shifted_laws(pair.tiltable, claim.epsilon))
         return math.exp(min(bounds, default=0.0))
 
     def _reduction(self, mechanism: Mechanism, direction: Direction) -> Reduction:
@@ -176,7 +176,7 @@ class Prover:
         if level <= 0:
             return Refusal(claim, "delta is below what the generator can show")
         patience = _patience(pair.strategy.iterations, bound / level * verifier.target)
-        limit = verifier.max_samples or max(patience, math.ceil(_TIMES_EXPECTED * expected))
+        limit = verifier.max_samples or max(patience, math.ceil(_EXPECTED_TIMES * expected))
         wealth = self._wealth(law, claim, level, bound, limit, verifier, seed)
         if wealth.log_wealth < verifier.target:
             outcome = "speak against it" if wealth.log_wealth <= -verifier.target else "did not suffice"
@@ -269,17 +269,17 @@ def _chosen_law(
 
 def _variance(law: BoundedLaw, epsilon: float, level: float, seed: int, compute: Compute) -> float:
     """Return the variance of a value in levels, as a few show it; not a number where hardly one is seen."""
-    values = np.concatenate(list(draw_values(law, epsilon, seed, _SCOUTS, compute))) / level
-    return float(values.var()) if np.count_nonzero(values) >= _FEWEST_SEEN else math.nan
+    values = np.concatenate(list(draw_values(law, epsilon, seed, _OUTLOOK_SAMPLES, compute))) / level
+    return float(values.var()) if np.count_nonzero(values) >= _FEWEST_POSITIVE else math.nan
 
 
 def _patience(iterations: int, least: float) -> int:
     """Return after how many samples to give up: some times the least that can do, more where that is cheap."""
-    cheap = min(max(_MOST_PATIENCE * least, _TRIFLING_WORK / iterations), _CHEAP_WORK / iterations)
-    return math.ceil(max(_PATIENCE * least, cheap))
+    cheap = min(max(_FEWEST_TIMES_IF_CHEAP * least, _VALUES_IN_SECONDS / iterations), _VALUES_IN_A_MINUTE / iterations)
+    return math.ceil(max(_FEWEST_TIMES * least, cheap))
 
 
 def _is_slow(wealth: Wealth, limit: int, target: float) -> bool:
     """Whether the wealth grows so slowly that it will hardly reach the target."""
     growth = (wealth.log_wealth + wealth.cost_of_choice) / wealth.samples
-    return wealth.samples > _FAIR_SHARE * limit and growth * limit < _HOPE * target
+    return wealth.samples > _LEAST_SHARE_OF_SAMPLES * limit and growth * limit < _LEAST_SHARE_OF_TARGET * target

@@ -20,7 +20,6 @@ from minsep.accounting.sequential import (
 from minsep.core.budget import Budget
 from minsep.core.validation import in_short, shortened
 from minsep.engine import LOCAL, Compute
-from minsep.mechanism import Mechanism
 
 _INFORMATION = ("date", "versions", "passed", "conditional", "statement")
 _SAME_DIGITS = 1e-6
@@ -66,7 +65,7 @@ def verify(certificate: Certificate, *, reproduce: bool = False, compute: Comput
         reason = shortened(str(error))
         return Verification(False, f"The certificate's mechanism or parameters are not valid: {reason}")
     # In the words of this version, whatever the file says.
-    assumptions = Mechanism.from_description(certificate.mechanism).scheme.assumptions
+    assumptions = certificate.mechanism.scheme.assumptions
     return Verification(True, replace(certificate, assumptions=assumptions).statement, _caveats(certificate, reproduce))
 
 
@@ -84,7 +83,7 @@ def _caveats(certificate: Certificate, reproduced: bool) -> tuple[str, ...]:
 
 def _reproduce(certificate: Certificate, compute: Compute) -> None:
     """Repeat the prover, and compare all that it records."""
-    mechanism = Mechanism.from_description(certificate.mechanism)
+    mechanism = certificate.mechanism
     prover = Prover(certificate.tested.epsilon, _verifier_of(certificate), certificate.memory, compute)
     add_proof = None
     match certificate.proofs[1]:

@@ -10,8 +10,7 @@ import numpy as np
 from minsep.accounting.directions import DIRECTIONS, Direction
 from minsep.accounting.estimation.sampling import Sampling
 from minsep.accounting.importance import Law, TiltedLaw, affordable
-from minsep.accounting.pairs import TiltablePair
-from minsep.accounting.reduction import best_reduction, shift_of, shortened
+from minsep.accounting.reduction import best_reduction, shift_of
 from minsep.accounting.schemes import pair_of
 from minsep.core.budget import Budget
 from minsep.core.identity import to_digits
@@ -22,15 +21,15 @@ ESTIMATED_DIGITS = 5
 """Significant digits of a noise multiplier that is estimated."""
 TYPICAL_SLOPE = -8.0
 """How log delta falls with the log of the noise multiplier, where nothing else is known."""
-_LONGEST_STEP = 0.7
+_LONGEST_LOG_STEP = 0.7
 _MOST_ROUNDS = 14
-_LIMIT = 30.0
-_GOOD = 0.2  # relative standard error with which a law is used again
-_NUDGE = 1.02
-_STEEPEST = 300.0
-_ROUGH = 1.0  # tolerance of a first guess
-_GUESSED = ((2, 1.0), (2, 1.5), (2, 2.5), (3, 1.0), (3, 1.5))  # copies and tilts of laws whose bounds give a guess
-_NEAR = 0.5  # where few samples are not enough
+_LARGEST_LOG_EXCESS = 30.0
+_RELATIVE_ERROR_OF_A_REUSED_LAW = 0.2
+_SLOPE_RATIO = 1.02  # of two noise multipliers that give a slope
+_STEEPEST_SLOPE = 300.0
+_GUESS_LOG_TOLERANCE = 1.0
+_GUESS_LAWS = ((2, 1.0), (2, 1.5), (2, 2.5), (3, 1.0), (3, 1.5))  # copies and tilts of laws whose bounds give a guess
+_NEAR_LOG_EXCESS = 0.5  # within which few samples are not enough
 
 
 def noise_at_target(
@@ -48,18 +47,18 @@ def noise_at_target(
     too_little, too_much = -math.inf, math.inf
     previous: tuple[float, float] | None = None
     for _ in range(_MOST_ROUNDS):
-        value = min(max(log_excess(math.exp(x)), -_LIMIT), _LIMIT)
+        value = min(max(log_excess(math.exp(x)), -_LARGEST_LOG_EXCESS), _LARGEST_LOG_EXCESS)
         if value > 0:
             too_little = max(too_little, x)
         else:
             too_much = min(too_much, x)
-        if previous is not None and previous[0] != x and abs(value) < _LIMIT:
+        if previous is not None and previous[0] != x and abs(value) < _LARGEST_LOG_EXCESS:
             secant = (value - previous[1]) / (x - previous[0])
             slope = secant if -60 < secant < -0.05 else slope
         if abs(value) <= tolerance:
             return math.exp(x - value / slope)
         previous = (x, value)
-        step = min(max(-value / slope, -_LONGEST_STEP), _LONGEST_STEP)
+        step = min(max(-value / slope, -_LONGEST_LOG_STEP), _LONGEST_LOG_STEP)
         width = too_much - too_little
         x += step
         if math.isfinite(width):
@@ -99,7 +98,8 @@ def estimated_noise_multiplier(
                 report(sigma)
             few = max(samples // 4, 1000)
             excess = estimates.log_excess(sigma, few, directions)
-            return estimates.log_excess(sigma, samples, directions) if abs(excess) < _NEAR and few < samples else excess
+            is_near = abs(excess) < _NEAR_LOG_EXCESS and few < samples
+            return estimates.log_excess(sigma, samples, directions) if is_near else excess
 
         return noise_at_target(log_excess, guess, tolerance, slope)
 
@@ -124,9 +124,10 @@ def estimated_slope(
     The arguments are those of `estimated_noise_multiplier`.
     """
     estimates = _Estimates(design, budget, seed, ["remove"], laws, compute)
-    less, more = (estimates.log_excess(noise_multiplier * factor, samples) for factor in (1 / _NUDGE, _NUDGE))
-    slope = (more - less) / (2 * math.log(_NUDGE))
-    return slope if -_STEEPEST < slope < 0 else TYPICAL_SLOPE
+    sides = noise_multiplier * (1 / _SLOPE_RATIO), noise_multiplier * _SLOPE_RATIO
+    less, more = (estimates.log_excess(sigma, samples) for sigma in sides)
+    slope = (more - less) / (2 * math.log(_SLOPE_RATIO))
+    return slope if -_STEEPEST_SLOPE < slope < 0 else TYPICAL_SLOPE
 
 
 @dataclass
@@ -163,7 +164,7 @@ class _Estimates:
                 for direction in directions or self.directions
             ]
             value, stderr = max((float(means[0]), float(stderrs[0])) for means, stderrs in found)
-            if stderr <= _GOOD * value:
+            if stderr <= _RELATIVE_ERROR_OF_A_REUSED_LAW * value:
                 self.laws.update(sampling.laws)
                 break
         return math.log(max(value, 1e-300) / self.level)
@@ -178,15 +179,15 @@ def guessed_noise_multiplier(design: Design, budget: Budget, guess: float) -> tu
     whole = replace(design, truncation=None)
 
     def log_excess(sigma: float) -> float:
-        pair, share = shortened(pair_of(whole.with_noise(sigma), np.float64))
+        pair, share = pair_of(whole.with_noise(sigma), np.float64).shortened()
         shift = shift_of(share, budget.epsilon, "remove")
-        if not isinstance(pair, TiltablePair) or pair.upper_bound or shift.vanishes:
+        if pair.tiltable is None or pair.upper_bound or shift.vanishes:
             return 0.0
-        single = pair.single
-        tilted = [TiltedLaw(single, "remove", *law) for law in _GUESSED if affordable(single, law[0])]
+        single = pair.tiltable.single
+        tilted = [TiltedLaw(single, "remove", *law) for law in _GUESS_LAWS if affordable(single, law[0])]
         bound = min((law.log_bound(shift.epsilon) for law in tilted), default=math.log(budget.delta))
         return bound + math.log(shift.factor) - math.log(budget.delta)
 
-    found = min(noise_at_target(log_excess, guess, _ROUGH), guess)
-    slope = (log_excess(found * _NUDGE) - log_excess(found)) / math.log(_NUDGE)
+    found = min(noise_at_target(log_excess, guess, _GUESS_LOG_TOLERANCE), guess)
+    slope = (log_excess(found * _SLOPE_RATIO) - log_excess(found)) / math.log(_SLOPE_RATIO)
     return found, min(slope, TYPICAL_SLOPE) if math.isfinite(slope) else TYPICAL_SLOPE

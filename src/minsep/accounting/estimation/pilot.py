@@ -26,15 +26,15 @@ from minsep.randomness import Key
 PilotLaw = AdaptedLaw | TiltedLaw
 
 _ROUNDS, _MOST_ROUNDS = 3, 16  # at epsilon itself, and on the way there
-_KEPT = 3  # adapted laws of earlier rounds
+_KEPT_LAWS = 3  # adapted laws of earlier rounds
 _DRAWN, _FEWEST = 96, 16  # samples of each law
 _MOST_VALUES = 1 << 22
 _STEPS = 28
-_ENOUGH = 12.0  # effective samples that a round aims at
-_SETTLED = 40.0  # effective samples at epsilon itself after which no further round is needed
+_ROUND_EFFECTIVE_SAMPLES = 12.0  # effective samples that a round aims at
+_LAST_EFFECTIVE_SAMPLES = 40.0  # effective samples at epsilon itself after which no further round is needed
 _HALVINGS = 12
 _RELEVANT, _MOST_RELEVANT = 1e-3, 128  # of the largest weight, and how many samples
-_HOPELESS, _MOST_STALLED = 0.9, 3  # of the way to epsilon that is left after a round, and how often
+_STALLED_SHARE, _MOST_STALLED_ROUNDS = 0.9, 3  # of the way to epsilon that is left after a round, and how often
 _STARTS = ((1.0, 1.0), (1.5, 4.0), (2.5, 8.0), (4.5, 32.0))
 _MOST_COPIES = 3
 _COST_OF_COPIES = 4.0  # of a sample, with the tables that it needs
@@ -74,12 +74,12 @@ def _run(pair: TiltablePair, direction: Direction, epsilon: float, key: Key, com
         if not pool.shows(aim):
             break
         there += aim == epsilon
-        if pool.draw([pool.closest(aim)]) >= _SETTLED or there >= _ROUNDS:
+        if pool.draw([pool.closest(aim)]) >= _LAST_EFFECTIVE_SAMPLES or there >= _ROUNDS:
             break
         pool.forget()
         last, aim = aim, pool.aim()
-        stalled += epsilon - aim > _HOPELESS * (epsilon - last)
-        if stalled >= _MOST_STALLED:
+        stalled += epsilon - aim > _STALLED_SHARE * (epsilon - last)
+        if stalled >= _MOST_STALLED_ROUNDS:
             break
     return pool.outcome()
 
@@ -143,7 +143,7 @@ class _Pool:
 
     def forget(self) -> None:
         """Let go of the samples of an adapted law of early rounds, which aimed too low."""
-        if len(self.laws) <= self.starts + _KEPT:
+        if len(self.laws) <= self.starts + _KEPT_LAWS:
             return
         first = sum(self.counts[: self.starts])
         gone = slice(first, first + self.counts[self.starts])
@@ -161,11 +161,12 @@ class _Pool:
         """Return the largest epsilon up to that of the task at which enough samples count."""
         # Half of the samples have at least the median loss, so some always count.
         low, high = min(float(np.median(self._losses)), self.epsilon), self.epsilon
-        if _effective(self._log_weights(high)) >= _ENOUGH:
+        if _effective(self._log_weights(high)) >= _ROUND_EFFECTIVE_SAMPLES:
             return high
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            low, high = (middle, high) if _effective(self._log_weights(middle)) >= _ENOUGH else (low, middle)
+            enough = _effective(self._log_weights(middle)) >= _ROUND_EFFECTIVE_SAMPLES
+            low, high = (middle, high) if enough else (low, middle)
         return low
 
     def shows(self, aim: float) -> bool:

@@ -23,13 +23,11 @@ from minsep.accounting.importance import (
     affordable,
     best_allocated,
     best_law,
-    best_moment,
     best_tangent,
     may_spread,
     shared,
 )
-from minsep.accounting.pairs import AllocationPair, TiltablePair
-from minsep.accounting.reduction import shift_of, shortened
+from minsep.accounting.reduction import shift_of
 from minsep.accounting.schemes import pair_of, unsupported
 from minsep.core.arrays import FloatArray
 from minsep.engine import LOCAL, Compute
@@ -38,22 +36,22 @@ from minsep.randomness import Key
 
 Method = Literal["auto", "exact", "plain", "tilted"]
 
-_LONGEST_TILTED = 1024  # separation, of a run that is shorter and composed with another event
+_LONGEST_TILTED_SEPARATION = 1024  # of a run that is shorter and composed with another event
 _PILOT_SAMPLES = 2048
-_NEAR = 0.5
+_ONE_LAW_WIDTH = 0.5  # of the epsilons for which one law is enough
 _MOST_PARTS = 4
 _MOST_GRIDS = 40
 _MOST_EPSILON = 1e4
-_GRID = 2049
-_COMPOSED_GRID = 257
+_GRID_POINTS = 2049
+_COMPOSED_GRID_POINTS = 257
 _FEWEST_IN_TAIL = 10
-_REFINED, _MOST_REFINED = 0.1, 4  # relative width of a grid around a crossing, and how many of them
-_GOOD = 0.02  # relative standard error of an epsilon that needs no such grid
+_REFINED_WIDTH, _MOST_REFINED_GRIDS = 0.1, 4  # relative width of a grid around a crossing, and how many of them
+_GOOD_RELATIVE_ERROR = 0.02  # relative standard error of an epsilon that needs no such grid
 _FEWEST_EFFECTIVE = 30.0  # below that a standard error means little
-_FAR = 6.0  # standard errors
+_MOST_STANDARD_ERRORS = 6.0  # by which what must be equal may differ
 _LEAST_BOUND = 1e-300  # what a bound that underflows is said to be
-_CLOSE = 1e-4  # relative width at which a search for an epsilon ends
-_CONFIDENCE = 1e-6  # chance that a bound from plain samples is too small
+_BISECTION_WIDTH = 1e-4  # relative width at which a search for an epsilon ends
+_CHANCE_OF_TOO_SMALL_A_BOUND = 1e-6  # chance that a bound from plain samples is too small
 
 
 class Sampling:
@@ -72,14 +70,14 @@ class Sampling:
         # Single precision changes a log ratio by about 1e-5: negligible next to the error of an estimate.
         pair = pair_of(mechanism, np.float32)
         # In composition with another event, the two parts of a mixture cannot be separated.
-        self.pair, self._share = shortened(pair) if event is None else (pair, 1.0)
+        self.pair, self._share = pair.shortened() if event is None else (pair, 1.0)
         self.samples = samples
         # For a truncated mechanism, the adversary sees more than what is released.
         self.upper_bound = self.pair.upper_bound or self.pair.stronger_adversary
-        tilts = isinstance(self.pair, AllocationPair) or (
-            isinstance(self.pair, TiltablePair)
+        tilts = self.pair.allocation is not None or (
+            self.pair.tiltable is not None
             and not self.pair.upper_bound
-            and self.pair.single.min_sep <= max(self.pair.strategy.iterations, _LONGEST_TILTED)
+            and self.pair.tiltable.single.min_sep <= max(self.pair.strategy.iterations, _LONGEST_TILTED_SEPARATION)
         )
         if method == "tilted" and not tilts:
             raise unsupported(mechanism, "tilted")
@@ -146,7 +144,7 @@ class Sampling:
         low, high = 0.0, self._guess(delta, direction)
         lowered = False
         for _ in range(_MOST_GRIDS):
-            grid = np.linspace(low, high, _GRID if self._event is None else _COMPOSED_GRID)
+            grid = np.linspace(low, high, _GRID_POINTS if self._event is None else _COMPOSED_GRID_POINTS)
             deltas, stderrs = self.deltas(grid, direction)
             if deltas[0] <= delta and low == 0:
                 fall = deltas[0] - deltas[1]
@@ -161,11 +159,11 @@ class Sampling:
 
     def _refined(self, found: tuple[float, float], delta: float, direction: Direction) -> tuple[float, float]:
         """Return a crossing with samples of its own from a law for its epsilon, where a grid left it uncertain."""
-        for refined in range(_MOST_REFINED):
+        for refined in range(_MOST_REFINED_GRIDS):
             # The first grid of a composition is coarse.
-            if (self._event is None or refined) and found[1] < _GOOD * found[0]:
+            if (self._event is None or refined) and found[1] < _GOOD_RELATIVE_ERROR * found[0]:
                 break
-            grid = found[0] * np.linspace(1 - _REFINED, 1 + _REFINED, _COMPOSED_GRID)
+            grid = found[0] * np.linspace(1 - _REFINED_WIDTH, 1 + _REFINED_WIDTH, _COMPOSED_GRID_POINTS)
             deltas, stderrs = self.deltas(grid, direction)
             if deltas[0] > delta >= deltas[-1]:
                 found = _crossing(grid, deltas, stderrs, delta)
@@ -195,13 +193,14 @@ class Sampling:
     def _law_for(self, direction: Direction, epsilons: FloatArray) -> Law:
         """Return one sampling law for all these epsilons."""
         given = self.laws.get(direction) if self._given else None
-        if isinstance(self.pair, TiltablePair):
+        pair = self.pair.tiltable
+        if pair is not None:
             if isinstance(given, AdaptedLaw):
-                return replace(given, pair=self.pair, spread=given.spread if may_spread(self.pair) else 1.0)
-            if isinstance(given, TiltedLaw) and affordable(self.pair.single, given.copies):
-                return replace(given, pair=self.pair)
+                return replace(given, pair=pair, spread=given.spread if may_spread(pair) else 1.0)
+            if isinstance(given, TiltedLaw) and affordable(pair.single, given.copies):
+                return replace(given, pair=pair)
         low, high = float(epsilons.min()), float(epsilons.max())
-        if self.method == "plain" or high - low <= _NEAR:
+        if self.method == "plain" or high - low <= _ONE_LAW_WIDTH:
             return self._law(direction, (low + high) / 2)
         count = min(2 + round((high - low) / 2), _MOST_PARTS)
         parts = [self._law(direction, epsilon) for epsilon in np.linspace(low, high, count)]
@@ -212,13 +211,13 @@ class Sampling:
 
     def _law(self, direction: Direction, epsilon: float) -> Law:
         """Return the sampling law: for tilted sampling, the one that a separate pilot found."""
-        if isinstance(self.pair, AllocationPair) and self.method == "tilted" and direction == "remove":
+        allocation, tiltable = self.pair.allocation, self.pair.tiltable
+        if allocation is not None and self.method == "tilted" and direction == "remove":
             # The second moment of X is at most delta times the bound, so the least bound makes a good law.
-            return best_allocated(self.pair, epsilon)
-        if self.method == "plain" or isinstance(self.pair, AllocationPair):
+            return best_allocated(allocation, epsilon)
+        if self.method == "plain" or tiltable is None:
             return PlainLaw(self.pair, direction)
-        assert isinstance(self.pair, TiltablePair)
-        pilot = run_pilot(self.pair, direction, epsilon, self._key.derive("pilot"), self._compute)
+        pilot = run_pilot(tiltable, direction, epsilon, self._key.derive("pilot"), self._compute)
         self._pilots[direction, epsilon] = pilot
         return pilot.law
 
@@ -238,7 +237,7 @@ class Sampling:
             return resolved
         mean, square = sums.control / samples
         error = math.sqrt(max(square - mean**2, 0.0) / samples)
-        if abs(mean - 1) > _FAR * error + 1e-3:
+        if abs(mean - 1) > _MOST_STANDARD_ERRORS * error + 1e-3:
             return np.zeros(epsilons.size, dtype=bool)
         for place, epsilon in enumerate(epsilons):
             pilot = self._pilots.get((law.direction, float(epsilon)))
@@ -246,7 +245,7 @@ class Sampling:
             if self._event is None and pilot is not None and pilot.effective >= _FEWEST_EFFECTIVE:
                 error = math.sqrt(max(second[place], 0.0)) / samples
                 gap = abs(first[place] / samples - pilot.value)
-                resolved[place] &= gap <= _FAR * math.hypot(error, pilot.stderr)
+                resolved[place] &= gap <= _MOST_STANDARD_ERRORS * math.hypot(error, pilot.stderr)
         return resolved
 
     def bound(self, epsilon: float, direction: Direction) -> float:
@@ -263,31 +262,33 @@ class Sampling:
         sums = self._sums(PlainLaw(self.pair, direction), np.array([shift.epsilon]), self.samples)
         hits = float(sums.moments[0, 0])
         # X lies in [0, 1]: the largest mean for which the sum is not surprisingly small, by Chernoff's inequality.
-        log_term = -math.log(_CONFIDENCE)
+        log_term = -math.log(_CHANCE_OF_TOO_SMALL_A_BOUND)
         most = hits + log_term + math.sqrt(log_term * (log_term + 2 * hits))
         return min(shift.factor * most / self.samples, 1.0)
 
     def _proven_bound(self, epsilon: float, direction: Direction) -> float | None:
         """Return a bound on the delta of the pair that needs no samples; None where none is known."""
-        if isinstance(self.pair, AllocationPair) and direction == "add":
-            return best_moment(self.pair, epsilon)[0]
-        if not isinstance(self.pair, AllocationPair | TiltablePair) or self.pair.upper_bound:
+        pair = self.pair
+        if pair.moments is not None and direction == "add":
+            return pair.moments.best(epsilon)[0]
+        if (pair.allocation is None and pair.tiltable is None) or pair.upper_bound:
             return None
-        bound = math.exp(best_law(self.pair, direction, epsilon).log_bound(epsilon))
-        if direction == "add" and isinstance(self.pair, TiltablePair):
-            bound = min(bound, best_tangent(self.pair, epsilon)[0])
+        bound = math.exp(best_law(pair, direction, epsilon).log_bound(epsilon))
+        if direction == "add":
+            bound = min(bound, best_tangent(pair, epsilon)[0])
         return bound
 
     def epsilon_bound(self, delta: float, direction: Direction) -> float | None:
         """Return an upper bound on the epsilon of a delta that could not be resolved; None where none is known."""
-        if not isinstance(self.pair, AllocationPair) or direction == "remove" or self._event is not None:
+        moments = self.pair.moments
+        if moments is None or direction == "remove" or self._event is not None:
             return None
         low, high = 0.0, 1.0
-        while best_moment(self.pair, high)[0] > delta and high < _MOST_EPSILON:
+        while moments.best(high)[0] > delta and high < _MOST_EPSILON:
             low, high = high, 2 * high
-        while high - low > _CLOSE * high:
+        while high - low > _BISECTION_WIDTH * high:
             middle = (low + high) / 2
-            low, high = (middle, high) if best_moment(self.pair, middle)[0] > delta else (low, middle)
+            low, high = (middle, high) if moments.best(middle)[0] > delta else (low, middle)
         return high if high < _MOST_EPSILON else None
 
 

@@ -19,7 +19,7 @@ MARGIN = 1e-11
 """Share of a delta that is added to it, for the sums over its losses."""
 
 # A delta is not carried if rounding may be more than a tenth of it.
-_CARRIED = 10.0
+_CARRIED_ROUNDINGS = 10.0
 _MOST_EPSILON = 1e7
 _FINE, _FINE_IS_FOR = 1e-4, 10.0  # a spacing, and the epsilon up to which it is used
 
@@ -39,13 +39,13 @@ class ExactCurve(ABC):
 
     def carries(self, delta: float) -> bool:
         """Whether a delta is well above the rounding error."""
-        return delta >= _CARRIED * self.rounding
+        return delta >= _CARRIED_ROUNDINGS * self.rounding
 
     def refusal(self, delta: float) -> ValueError:
         """Return the error for a delta that the curve does not carry."""
         return ValueError(
             f"delta is {delta:g}, but exact accounting of this mechanism needs a delta of at least "
-            f"{_CARRIED * self.rounding:.2g}: its rounding error may be {self.rounding:.2g}."
+            f"{_CARRIED_ROUNDINGS * self.rounding:.2g}: its rounding error may be {self.rounding:.2g}."
         )
 
     @abstractmethod

@@ -18,11 +18,12 @@ import numpy as np
 from scipy.special import logsumexp
 
 from minsep.accounting.directions import Direction
-from minsep.accounting.importance.base import BoundedLaw, ScoredLaw, x_log_x
+from minsep.accounting.importance.base import BoundedLaw, ScoredLaw
 from minsep.accounting.importance.tuple_tables import Participations
-from minsep.accounting.pairs import AllocationPair
+from minsep.accounting.pairs import AllocationPair, Pair
 from minsep.core.arrays import FloatArray, IntegerArray, Rows
 from minsep.core.identity import Description
+from minsep.core.numerics import x_log_x
 from minsep.randomness import Key, KeyedWords
 from minsep.randomness.variates import uniform
 
@@ -163,6 +164,25 @@ class AllocatedLaw(ScoredLaw, BoundedLaw):
     @property
     def _log_meeting(self) -> float:
         return 2 * float(self.pair.half_norms[0])
+
+    @classmethod
+    def read(cls, description: Description, pair: Pair, direction: Direction) -> "AllocatedLaw | None":
+        """Return the law of a pair and direction that gave a description; None unless there is exactly such a law."""
+        match description:
+            case {"kind": cls.kind, "copies": int() as copies, **rest} if (
+                not rest and (allocation := pair.allocation) is not None
+            ):
+                if direction == "remove" and 1 <= copies <= MOST_COPIES:
+                    return cls(allocation, direction, copies)
+        return None
+
+    @classmethod
+    def in_words(cls, description: Description) -> str:
+        """Return what is drawn, in words."""
+        match description:
+            case {"copies": copies}:
+                return f"a tilted law ({copies} copies)"
+        return super().in_words(description)
 
     def describe(self) -> Description:
         """Return the law as plain data."""

@@ -60,8 +60,11 @@ class ScoredLaw(Law):
         return log_ratio, self.log_density(scores, log_ratio)
 
 
-class BoundedLaw(Law):
-    """A law with a proven bound on X, and values of X that rounding cannot make too small."""
+class BoundedLaw(Law, Registered):
+    """A law with a proven bound on X, and values of X that rounding cannot make too small.
+
+    A subclass that names its `kind` can be read from a certificate.
+    """
 
     # How far the grid of the normals may move a logarithm. The larger, the rarer a sample that is moved further.
     grid: ClassVar[float] = 1e-4
@@ -89,6 +92,16 @@ class BoundedLaw(Law):
     def describe(self) -> Description:
         """Return the law as plain data: all that rebuilds it from its pair and direction."""
 
+    @classmethod
+    @abstractmethod
+    def read(cls, description: Description, pair: Pair, direction: Direction) -> "BoundedLaw | None":
+        """Return the law of a pair and direction that gave a description; None unless there is exactly such a law."""
+
+    @classmethod
+    def in_words(cls, description: Description) -> str:
+        """Return what is drawn, in words."""
+        return "the mechanism itself"
+
     @property
     def rounding(self) -> float:
         """h: a bound on the errors of logarithms, due to rounding and to the grid of the normals."""
@@ -108,6 +121,31 @@ class BoundedLaw(Law):
         """Return rounded-up values of X at an epsilon, for the samples of a chunk."""
         log_ratio, log_density = self.draw(key, chunk)
         return upward_values(self.direction, self.power, log_ratio, log_density, epsilon, self.rounding)
+
+
+def law_from(description: Description, pair: Pair, direction: Direction) -> BoundedLaw:
+    """Return the law that gave a description, for its pair and direction."""
+    kind = _kind_of(description)
+    law = None if kind is None else kind.read(description, pair, direction)
+    if law is None:
+        raise ValueError(f"The law is {description!r}, but this mechanism has no such law.")
+    return law
+
+
+def law_in_words(description: Description) -> str:
+    """Return a law in words, as in "samples of the mechanism itself".
+
+    >>> law_in_words({"kind": "tilted", "copies": 2, "tilt": 1.1})
+    'a tilted law (2 copies, tilt 1.1)'
+    """
+    return (_kind_of(description) or BoundedLaw).in_words(description)
+
+
+def _kind_of(description: Description) -> type[BoundedLaw] | None:
+    match description:
+        case {"kind": str(kind)}:
+            return BoundedLaw.variants().get(kind)
+    return None  # also for what is no description at all, in a forged journal
 
 
 def upward_values(
@@ -136,8 +174,3 @@ def shared(law: AnyLaw) -> AnyLaw:
     """Return the first law that equals this one, so that its tables are computed once per process."""
     found: AnyLaw = _first_equal(law)
     return found
-
-
-def x_log_x(x: float) -> float:
-    """Return x log x, which is 0 at 0."""
-    return x * math.log(x) if x > 0 else 0.0

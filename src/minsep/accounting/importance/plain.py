@@ -46,6 +46,11 @@ class PlainLaw(BoundedLaw):
         """Return 0: X is at most 1."""
         return 0.0
 
+    @classmethod
+    def read(cls, description: Description, pair: Pair, direction: Direction) -> "PlainLaw | None":
+        """Return the law of a pair and direction that gave a description; None unless there is exactly such a law."""
+        return cls(pair, direction) if description == {"kind": cls.kind} else None
+
     def describe(self) -> Description:
         """Return the law as plain data."""
         return {"kind": self.kind}

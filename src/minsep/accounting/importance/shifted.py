@@ -7,13 +7,14 @@ from functools import cached_property
 from scipy import optimize
 
 from minsep.accounting.directions import Direction
-from minsep.accounting.importance.base import BoundedLaw, x_log_x
+from minsep.accounting.importance.base import BoundedLaw
 from minsep.accounting.importance.interleaved import add_to_samples, inner_products
-from minsep.accounting.importance.tangents import Tangent, tangent_at, tangents
-from minsep.accounting.pairs import TiltablePair
+from minsep.accounting.importance.tangents import tangents
+from minsep.accounting.pairs import Pair, Tangent, TiltablePair
 from minsep.accounting.pairs.rounding import distance_of_draws, rounding_of, rounding_of_inner_product
 from minsep.core.arrays import FloatArray
 from minsep.core.identity import Description
+from minsep.core.numerics import x_log_x
 from minsep.randomness import Key
 
 _MOST_STRENGTH = 100.0
@@ -63,7 +64,7 @@ class ShiftedLaw(BoundedLaw):
     @cached_property
     def tangent(self) -> Tangent:
         """The tangent that bounds P/Q from below."""
-        tangent = tangent_at(self.pair, self.tangent_distance)
+        tangent = self.pair.tangent(self.tangent_distance)
         if tangent is None:
             raise ValueError(
                 f"tangent_distance is {self.tangent_distance!r}, but there is no tangent at that distance."
@@ -83,6 +84,28 @@ class ShiftedLaw(BoundedLaw):
     def log_bound(self, epsilon: float) -> float:
         """Return the logarithm of W, the largest possible X."""
         return _log_bound(self.tangent, self.strength, epsilon)
+
+    @classmethod
+    def read(cls, description: Description, pair: Pair, direction: Direction) -> "ShiftedLaw | None":
+        """Return the law of a pair and direction that gave a description; None unless there is exactly such a law."""
+        match description:
+            case {
+                "kind": cls.kind,
+                "tangent_distance": float() as distance,
+                "strength": float() as strength,
+                **rest,
+            } if not rest and (tiltable := pair.tiltable) is not None:
+                if direction == "add" and strength > 0:
+                    return cls(tiltable, distance, strength)
+        return None
+
+    @classmethod
+    def in_words(cls, description: Description) -> str:
+        """Return what is drawn, in words."""
+        match description:
+            case {"strength": strength}:
+                return f"noise moved along a tangent of log P/Q (strength {strength:.3g})"
+        return super().in_words(description)
 
     def describe(self) -> Description:
         """Return the law as plain data."""

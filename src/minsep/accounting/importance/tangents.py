@@ -1,90 +1,34 @@
-"""Tangents of log P/Q: what they prove about the direction `add`, without samples and with few.
+"""What tangents of log P/Q prove about the direction `add`, without samples.
 
-log f = log P/Q is convex in y, being the logarithm of a mean of exponentials of affine functions. So it lies above each
-of its tangents: log f(y) >= m + <g, y>, where g is the gradient at a point a, and m = log f(a) - <g, a>. Under Q the
-right-hand side is normal, with mean m and deviation s = sigma |g|. Hence, for every point a,
+log f = log P/Q lies above each of its tangents: log f(y) >= m + <g, y>. Under Q the right-hand side is normal, with
+mean m and deviation s = sigma |g|. Hence, for every tangent,
 
     H_epsilon(Q, P) = E_Q (1 - e^epsilon f)_+  <=  E (1 - e^(epsilon + m + s Z))_+ ,
 
-which has a closed form. The gradient is C u / sigma^2, where u_i is the mean of x_i under the law of x tilted by
-exp(<C x, a> / sigma^2 - |C x|^2 / (2 sigma^2)): two recursions, forwards and backwards. Points a are tried at several
-distances from 0, each against the gradient there, which is where f is small and Q is not.
+which has a closed form. Points are tried at several distances from 0, each against the gradient there, which is where f
+is small and Q is not.
 """
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-
-import numpy as np
 
 from minsep.accounting.exact.normal import normal_excess
-from minsep.accounting.pairs import MinSepPair, TiltablePair
-from minsep.core.arrays import FloatArray
-from minsep.strategy import BandedToeplitz
+from minsep.accounting.pairs import Pair, Tangent
 
-# Far more than the rounding errors of the sums below.
+# Far more than the rounding errors of the sums behind a tangent.
 _MARGIN = 1e-9
-_SMALLEST = 1e-280
 _DISTANCES = tuple(0.5 * step for step in range(13))
-_TURNS = 3
 
 
-@dataclass(frozen=True, eq=False)
-class Tangent:
-    """A plane below log P/Q: `constant` + <`gradient`, y>."""
-
-    distance: float
-    """From 0 to the point where it touches, in standard deviations of the noise."""
-    constant: float
-    gradient: FloatArray
-    deviation: float
-    """Standard deviation of <`gradient`, y> under Q."""
-
-    def of_several(self, vectors: int) -> "Tangent":
-        """Return a plane below log P/Q where x is the sum of independent vectors (certified-sampling.md, Lemma 8)."""
-        if vectors == 1:
-            return self
-        taken_off = vectors * (vectors - 1) / 2 * self.deviation**2
-        return Tangent(
-            self.distance, vectors * self.constant - taken_off, vectors * self.gradient, vectors * self.deviation
-        )
-
-
-def tangent_at(pair: TiltablePair, distance: float) -> Tangent | None:
-    """Return the plane at a point so far from 0, against the gradient there; None where none is known."""
-    tangent = _tangent_of_one(pair.single, distance)
-    return None if tangent is None else tangent.of_several(pair.vectors)
-
-
-def _tangent_of_one(pair: MinSepPair, distance: float) -> Tangent | None:
-    strategy, sigma = pair.strategy, pair.noise_multiplier
-    if pair.upper_bound or not isinstance(strategy, BandedToeplitz):
-        return None
-    n, coefficients = strategy.iterations, strategy.coefficients
-    point = np.zeros(n)
-    for turn in range(_TURNS):
-        scores = np.convolve(coefficients[::-1], point)[strategy.bands - 1 :] / sigma**2
-        log_ratio, means = _log_ratio_and_means(pair, scores)
-        if not (math.isfinite(log_ratio) and np.isfinite(means).all()):
-            return None
-        gradient = np.convolve(coefficients, means)[:n] / sigma**2
-        length = float(np.linalg.norm(gradient))
-        if not length > 0:
-            return None
-        if turn < _TURNS - 1:
-            point = -distance * sigma / length * gradient
-    return Tangent(distance, log_ratio - float(gradient @ point), gradient, sigma * length)
-
-
-def tangents(pair: TiltablePair) -> Iterator[Tangent]:
+def tangents(pair: Pair) -> Iterator[Tangent]:
     """Yield tangents at several distances."""
-    return (tangent for distance in _DISTANCES if (tangent := tangent_at(pair, distance)) is not None)
+    return (tangent for distance in _DISTANCES if (tangent := pair.tangent(distance)) is not None)
 
 
 def add_bound(tangent: Tangent, epsilon: float) -> float:
     """Return the upper bound of H_epsilon(Q, P) that a tangent proves.
 
     >>> import minsep
+    >>> from minsep.accounting.pairs import MinSepPair
     >>> strategy = minsep.BandedToeplitz.optimal(iterations=1000, bands=8)
     >>> pair = MinSepPair(strategy, 1.0, prob=0.0035, min_sep=8, group=2)
     >>> best_tangent(pair, 4.0)[0] < 1e-6 < best_tangent(pair, 3.0)[0]
@@ -93,7 +37,7 @@ def add_bound(tangent: Tangent, epsilon: float) -> float:
     return _normal_bound(epsilon + tangent.constant, tangent.deviation)
 
 
-def best_tangent(pair: TiltablePair, epsilon: float) -> tuple[float, Tangent | None]:
+def best_tangent(pair: Pair, epsilon: float) -> tuple[float, Tangent | None]:
     """Return the least bound of H_epsilon(Q, P) by a tangent, and the tangent; 1 and None where there is none."""
     bounds = ((add_bound(tangent, epsilon), tangent) for tangent in tangents(pair))
     return min(bounds, key=lambda found: found[0], default=(1.0, None))
@@ -103,30 +47,3 @@ def _normal_bound(middle: float, deviation: float) -> float:
     """Return E (1 - exp(middle + deviation Z))_+, rounded up."""
     # It may grow or fall with the deviation, so both ends of what that may be are looked at.
     return max(float(normal_excess(middle - _MARGIN, deviation * (1 + side * _MARGIN))) for side in (-1, 1))
-
-
-def _log_ratio_and_means(pair: MinSepPair, scores: FloatArray) -> tuple[float, FloatArray]:
-    """Return log f at a point, given its scores C^T a / sigma^2, and the tilted mean of each x_i."""
-    n, b = pair.strategy.iterations, pair.min_sep
-    counts = np.arange(1, pair.group + 1)
-    # weights[i, j - 1]: the chance of j examples in iteration i, tilted.
-    weights = np.exp(pair.log_multiplicities + np.outer(scores, counts) - np.outer(pair.half_norms, counts**2))
-    some = weights.sum(axis=1)
-    hit = pair.law.prob
-    miss = math.exp(pair.log_miss)
-    after = np.ones(n + 1)
-    for i in range(n - 1, -1, -1):
-        after[i] = miss * after[i + 1] + some[i] * after[min(i + b, n)]
-    # A warm start begins with a virtual participation up to b - 1 iterations ago.
-    before = np.zeros(n + b + 1)
-    before[:b] = hit / (1 + (b - 1) * hit) if pair.warm else 0.0
-    before[0] = 1 / (1 + (b - 1) * hit) if pair.warm else 1.0
-    ratio = float(before[: n + 1] @ after + before[n + 1 :].sum())
-    for i in range(n):
-        before[i + 1] += miss * before[i]
-        before[i + b] += some[i] * before[i]
-    # Numbers near the smallest that there are have few digits.
-    if not (ratio < math.inf and min(ratio, float(after.min())) > _SMALLEST):
-        return math.nan, before[:n]
-    ends = after[np.minimum(np.arange(n) + b, n)]
-    return math.log(ratio), before[:n] * (weights @ counts) * ends / ratio

@@ -5,13 +5,18 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from minsep.accounting.directions import Direction
-from minsep.accounting.importance.base import BoundedLaw, ScoredLaw, x_log_x
-from minsep.accounting.importance.tuple_law import TupleLaw
-from minsep.accounting.pairs import TiltablePair
+from minsep.accounting.importance.base import BoundedLaw, ScoredLaw
+from minsep.accounting.importance.tuple_law import TupleLaw, affordable
+from minsep.accounting.pairs import Pair, TiltablePair
 from minsep.accounting.pairs.rounding import distance_of_draws
 from minsep.core.arrays import FloatArray, Rows
 from minsep.core.identity import Description
+from minsep.core.numerics import x_log_x
 from minsep.randomness import Key
+
+MOST_COPIES = 12
+"""Most copies of a tilted law."""
+_MOST_TABLE = 8 << 30  # bytes
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,28 @@ class TiltedLaw(ScoredLaw, BoundedLaw):
     def distance(self) -> float:
         """Probability that a drawn sample is not close to one of its exact law."""
         return distance_of_draws(self.pair, self.grid, self.copies, self.tilt, self.law.vectors)
+
+    @classmethod
+    def read(cls, description: Description, pair: Pair, direction: Direction) -> "TiltedLaw | None":
+        """Return the law of a pair and direction that gave a description; None unless there is exactly such a law."""
+        match description:
+            case {"kind": cls.kind, "copies": int() as copies, "tilt": float() as tilt, **rest} if (
+                rest in ({}, {"whole": True}) and (tiltable := pair.tiltable) is not None
+            ):
+                whole, few = bool(rest), 1 <= copies <= MOST_COPIES
+                sums = pair.vectors > 1 or not whole
+                if few and sums and affordable(tiltable.single, copies, _MOST_TABLE, pair.vectors if whole else 1):
+                    return cls(tiltable, direction, copies, tilt, whole)
+        return None
+
+    @classmethod
+    def in_words(cls, description: Description) -> str:
+        """Return what is drawn, in words."""
+        match description:
+            case {"copies": copies, "tilt": tilt, "kind": _, **rest}:
+                of = " of the user" if rest else ""
+                return f"a tilted law ({copies} cop{'y' if copies == 1 else 'ies'}{of}, tilt {tilt:.3g})"
+        return super().in_words(description)
 
     def describe(self) -> Description:
         """Return the law as plain data."""

@@ -15,6 +15,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from minsep.accounting.directions import Direction
 from minsep.accounting.pairs.filters import Filter, filter_of, scratch
+from minsep.accounting.pairs.negative_moments import NegativeMoments
+from minsep.accounting.pairs.tangents import Tangent, tangent_of
 from minsep.core.arrays import FloatArray, IntegerArray, Rows
 from minsep.participation.renewal import RenewalLaw
 from minsep.participation.times import draw_times
@@ -22,6 +24,7 @@ from minsep.randomness import Key, KeyedWords, add_keyed_normals
 from minsep.strategy import Strategy
 
 if TYPE_CHECKING:
+    from minsep.accounting.pairs.allocation import AllocationPair
     from minsep.accounting.pairs.min_sep import MinSepPair
 
 # Values of a chunk: few enough for a processor's cache, enough to make a chunk worth its overhead.
@@ -75,6 +78,34 @@ class Pair(ABC):
         """Chance that what is drawn besides normals and participations is not as its law says."""
         return 0.0
 
+    @property
+    def scored(self) -> "ParticipationPair | None":
+        """The pair as one whose log P/Q follows from the scores of a sample; None if it is not."""
+        return None
+
+    @property
+    def tiltable(self) -> "TiltablePair | None":
+        """The pair as one that has tilted laws; None if it has none."""
+        return None
+
+    @property
+    def allocation(self) -> "AllocationPair | None":
+        """The pair as one of independent epochs, which has allocated laws; None if it has none."""
+        return None
+
+    @property
+    def moments(self) -> NegativeMoments | None:
+        """Bounds on the moments of Q/P under Q; None where none are known."""
+        return None
+
+    def tangent(self, distance: float) -> Tangent | None:
+        """Return a plane below log P/Q that touches it so far from 0; None where none is known."""
+        return None
+
+    def shortened(self) -> "tuple[Pair, float]":
+        """Return a pair whose separation is at most the run, and its share in this pair (`reduction`)."""
+        return self, 1.0
+
     def takes_logarithms(self, largest_gain: float) -> bool:
         """Whether the recursion may work with logarithms, which are rounded in every step."""
         return True
@@ -119,6 +150,11 @@ class Pair(ABC):
 class ParticipationPair(Pair):
     """A pair whose P is the law of C x + z, and whose Q is that of z."""
 
+    @property
+    def scored(self) -> "ParticipationPair":
+        """The pair itself."""
+        return self
+
     @abstractmethod
     def log_ratios_of_scores(self, scores: Rows) -> FloatArray:
         """Return log P/Q of samples by their scores <c_i, y> / sigma^2, in rows."""
@@ -160,6 +196,16 @@ class Drift(NamedTuple):
 @dataclass(frozen=True)
 class TiltablePair(ParticipationPair):
     """A pair with tilted laws: x is a sum of independent copies of one b-min-sep vector."""
+
+    @property
+    def tiltable(self) -> "TiltablePair":
+        """The pair itself."""
+        return self
+
+    def tangent(self, distance: float) -> Tangent | None:
+        """Return a plane below log P/Q that touches it so far from 0; None where none is known."""
+        tangent = tangent_of(self.single, distance)
+        return None if tangent is None else tangent.of_several(self.vectors)
 
     @property
     @abstractmethod

@@ -3,6 +3,7 @@
 Samples come in rows, two per row and interleaved in time, with room for the columns that reach beyond the end.
 """
 
+import math
 import threading
 from abc import ABC, abstractmethod
 from typing import Any
@@ -12,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from minsep.core.arrays import Rows
-from minsep.strategy import Dense, Strategy
-from minsep.strategy.toeplitz import Toeplitz
+from minsep.core.arrays import FloatArray, Rows
+from minsep.strategy import Strategy
 
 # Up to this many bands a direct sum is faster than a Fourier transform.
 DIRECT_BANDS = 48
@@ -57,47 +57,55 @@ class Filter(ABC):
     def scores(self, rows: Rows) -> Rows:
         """Return `scale` times the inner products with every column, in rows; may overwrite its argument."""
 
+    @abstractmethod
+    def error_of_score(self, within_reach: float, whole: float) -> float:
+        """Return a bound on the rounding error of an inner product, in units of the last place.
+
+        `within_reach` bounds the norm of the part of a sample that a column touches, and `whole` that of all of it.
+        """
+
 
 def filter_of(strategy: Strategy, scale: float, dtype: np.dtype[Any]) -> Filter:
     """Return the filter of a strategy for samples of a dtype, its scores multiplied by `scale`."""
-    if isinstance(strategy, Toeplitz):
-        if strategy.bands <= DIRECT_BANDS:
-            return _DirectFilter(strategy, scale, dtype)
-        return _FourierFilter(strategy, scale, dtype)
-    return _DenseFilter(strategy, scale)
+    column = strategy.column
+    if column is None:
+        return _DenseFilter(strategy.dense(), scale)
+    kind = _DirectFilter if column.size <= DIRECT_BANDS else _FourierFilter
+    return kind(column, strategy.iterations, scale, dtype)
 
 
 class _ToeplitzFilter(Filter):
-    def __init__(self, strategy: Toeplitz, length: int) -> None:
-        self._iterations = strategy.iterations
-        self._coefficients = strategy.coefficients
-        self.length = length
+    def __init__(self, column: FloatArray, iterations: int, length: int) -> None:
+        self._column, self._iterations, self.length = column, iterations, length
 
     def add_columns(
         self, rows: Rows, samples: NDArray[np.int64], times: NDArray[np.int64], weights: NDArray[np.float64]
     ) -> None:
-        _add_toeplitz_columns(rows, self._iterations, samples, times, weights, self._coefficients)
+        _add_toeplitz_columns(rows, self._iterations, samples, times, weights, self._column)
 
 
 class _DirectFilter(_ToeplitzFilter):
-    def __init__(self, strategy: Toeplitz, scale: float, dtype: np.dtype[Any]) -> None:
+    def __init__(self, column: FloatArray, iterations: int, scale: float, dtype: np.dtype[Any]) -> None:
         # A multiple of four taps, so that the kernel can take four at a time.
-        self._taps = np.zeros(-(-strategy.bands // 4) * 4, dtype=dtype)
-        self._taps[: strategy.bands] = scale * strategy.coefficients
-        super().__init__(strategy, strategy.iterations + self._taps.size - 1)
+        self._taps = np.zeros(-(-column.size // 4) * 4, dtype=dtype)
+        self._taps[: column.size] = scale * column
+        super().__init__(column, iterations, iterations + self._taps.size - 1)
 
     def scores(self, rows: Rows) -> Rows:
         result = scratch.zeros("scores", (rows.shape[0], 2 * self._iterations), rows.dtype)
         _correlate(rows, self._taps, result)
         return result
 
+    def error_of_score(self, within_reach: float, whole: float) -> float:
+        return (self._column.size + 2) * within_reach
+
 
 class _FourierFilter(_ToeplitzFilter):
-    def __init__(self, strategy: Toeplitz, scale: float, dtype: np.dtype[Any]) -> None:
-        least = strategy.iterations + strategy.bands - 1
+    def __init__(self, column: FloatArray, iterations: int, scale: float, dtype: np.dtype[Any]) -> None:
+        least = iterations + column.size - 1
         # With a multiple of a power of two, the transform has fewer, larger butterflies.
-        super().__init__(strategy, _BUTTERFLY * fft.next_fast_len(-(-least // _BUTTERFLY)))
-        spectrum = scale * np.conj(fft.fft(strategy.coefficients, self.length))
+        super().__init__(column, iterations, _BUTTERFLY * fft.next_fast_len(-(-least // _BUTTERFLY)))
+        spectrum = scale * np.conj(fft.fft(column, self.length))
         self._spectrum = spectrum.astype(np.result_type(dtype, np.complex64))
 
     def scores(self, rows: Rows) -> Rows:
@@ -106,12 +114,13 @@ class _FourierFilter(_ToeplitzFilter):
         scores: Rows = fft.ifft(transform, overwrite_x=True).view(rows.dtype)
         return scores
 
+    def error_of_score(self, within_reach: float, whole: float) -> float:
+        return 8 * math.log2(2 * (self._iterations + self._column.size)) * whole
+
 
 class _DenseFilter(Filter):
-    def __init__(self, strategy: Strategy, scale: float) -> None:
-        self.length = strategy.iterations
-        self._matrix = strategy.matrix if isinstance(strategy, Dense) else strategy.dense()
-        self._scale = scale
+    def __init__(self, matrix: FloatArray, scale: float) -> None:
+        self.length, self._matrix, self._scale = len(matrix), matrix, scale
 
     def add_columns(
         self, rows: Rows, samples: NDArray[np.int64], times: NDArray[np.int64], weights: NDArray[np.float64]
@@ -125,6 +134,9 @@ class _DenseFilter(Filter):
         result = np.empty_like(rows)
         _by_sample(result)[:] = self._scale * (_by_sample(rows) @ self._matrix)
         return result
+
+    def error_of_score(self, within_reach: float, whole: float) -> float:
+        return (self.length + 2) * whole
 
 
 def _by_sample(rows: Rows) -> Rows:

@@ -1,7 +1,7 @@
 """b-min-sep participation: the main recursion of the paper, and its corollary for the warm start."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,6 +31,21 @@ class MinSepPair(TiltablePair):
     def __post_init__(self) -> None:
         if self.warm and self.group > 1:
             raise ValueError(f"group is {self.group}, but it must be 1 in a warm start.")
+
+    def shortened(self) -> tuple["MinSepPair", float]:
+        """Return a pair whose separation is at most the run, and its share in this pair (`reduction`).
+
+        >>> from minsep import BandedToeplitz
+        >>> identity = BandedToeplitz.identity(iterations=10)
+        >>> short, share = MinSepPair(identity, 1.0, prob=0.5, min_sep=100, warm=True).shortened()
+        >>> short.min_sep, round(share, 4)
+        (10, 0.1089)
+        """
+        n = self.strategy.iterations
+        if self.min_sep <= n:
+            return self, 1.0
+        share = (1 + (n - 1) * self.prob) / (1 + (self.min_sep - 1) * self.prob) if self.warm else 1.0
+        return replace(self, min_sep=n), share
 
     @property
     def log_miss(self) -> float:

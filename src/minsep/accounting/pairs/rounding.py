@@ -6,12 +6,10 @@ docs/certified-sampling.md, section 5, derives both.
 import math
 
 from minsep.accounting.pairs.base import Pair
-from minsep.accounting.pairs.filters import DIRECT_BANDS
-from minsep.strategy.toeplitz import Toeplitz
 
 _UNIT = 2.0**-53
-_LEAST = 1e-6
-_ROOM = 2.0
+_LEAST_ERROR = 1e-6
+_SAFETY_FACTOR = 2.0
 _LARGEST_NORMAL = 8.6
 _A_STEP, _A_TABLE_STEP = 40.0, 20.0
 
@@ -42,17 +40,12 @@ def rounding_of(pair: Pair, copies: int = 1, scale: float = 1.0) -> float:
     )
     overlap = moved**2 / 4 if pair.vectors > 1 else 0.0  # columns of several vectors meet
     largest_gain = (moved * within_reach + moved**2 / 2 + overlap) / sigma**2
-    if not isinstance(strategy, Toeplitz):
-        error_of_score = (n + 2) * whole
-    elif strategy.bands <= DIRECT_BANDS:
-        error_of_score = (strategy.bands + 2) * within_reach
-    else:
-        error_of_score = 8 * math.log2(2 * (n + strategy.bands)) * whole
+    error_of_score = pair.filter.error_of_score(within_reach, whole)
     a_step = _A_STEP + (turns * largest_gain if pair.takes_logarithms(largest_gain) else 0.0)
     of_ratio = turns * (moved * error_of_score / sigma**2 + 2 * largest_gain) + n * a_step
     # A step of the table rounds its terms, and a logarithm that grows with the participations behind it.
     of_table = n * (_A_TABLE_STEP + (1 + turns) * (moved_by_all / sigma) ** 2) if copies > 1 or scale != 1 else 0.0
-    return max(_LEAST, _ROOM * _UNIT * (of_ratio + of_table))
+    return max(_LEAST_ERROR, _SAFETY_FACTOR * _UNIT * (of_ratio + of_table))
 
 
 def rounding_of_inner_product(pair: Pair, deviation: float) -> float:
@@ -61,7 +54,7 @@ def rounding_of_inner_product(pair: Pair, deviation: float) -> float:
     Under the noise alone the inner product has the same standard deviation.
     """
     n = pair.strategy.iterations
-    return _ROOM * _UNIT * n * deviation * (_LARGEST_NORMAL * math.sqrt(n) + deviation)
+    return _SAFETY_FACTOR * _UNIT * n * deviation * (_LARGEST_NORMAL * math.sqrt(n) + deviation)
 
 
 def distance_of_draws(pair: Pair, grid: float, copies: int = 1, scale: float = 1.0, vectors: int = 1) -> float:

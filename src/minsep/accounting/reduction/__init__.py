@@ -1,7 +1,7 @@
 """Closed forms that cover a part of delta before anything is tested: truncation, and separations beyond the run."""
 
 from minsep.accounting.reduction.base import Reduction, Shift
-from minsep.accounting.reduction.long_separations import shift_of, shortened
+from minsep.accounting.reduction.long_separations import shift_of
 from minsep.accounting.reduction.reduce import best_reduction, cost_of_cutting, reduction_for, unreduced
 
 __all__ = [
@@ -11,6 +11,5 @@ __all__ = [
     "cost_of_cutting",
     "reduction_for",
     "shift_of",
-    "shortened",
     "unreduced",
 ]

@@ -9,31 +9,14 @@ where R_n is that of separation n: with probability 1 - share the example never 
     remove:  E_Q (R_b - e^eps)+ = share E_Q (R_n - e^eps')+,       e^eps' = 1 + (e^eps - 1)/share
     add:     E_Q (1 - e^eps R_b)+ = c E_Q (1 - e^eps' R_n)+,       c = 1 - e^eps (1 - share),  e^eps' = e^eps share/c,
 
-and `add` is 0 where c is not positive. A cold start is the same as with separation n.
+and `add` is 0 where c is not positive. A cold start is the same as with separation n. `Pair.shortened` gives R_n and
+its share.
 """
 
 import math
-from dataclasses import replace
 
 from minsep.accounting.directions import Direction
-from minsep.accounting.pairs import MinSepPair, Pair
 from minsep.accounting.reduction.base import Shift
-
-
-def shortened(pair: Pair) -> tuple[Pair, float]:
-    """Return a pair whose separation is at most the run, and its share in the given pair.
-
-    >>> from minsep import BandedToeplitz
-    >>> identity = BandedToeplitz.identity(iterations=10)
-    >>> short, share = shortened(MinSepPair(identity, 1.0, prob=0.5, min_sep=100, warm=True))
-    >>> short.min_sep, round(share, 4)
-    (10, 0.1089)
-    """
-    n = pair.strategy.iterations
-    if not isinstance(pair, MinSepPair) or pair.min_sep <= n:
-        return pair, 1.0
-    share = (1 + (n - 1) * pair.prob) / (1 + (pair.min_sep - 1) * pair.prob) if pair.warm else 1.0
-    return replace(pair, min_sep=n), share
 
 
 def shift_of(share: float, epsilon: float, direction: Direction) -> Shift:

@@ -6,7 +6,7 @@ import numpy as np
 
 from minsep.accounting.directions import DIRECTIONS, Direction
 from minsep.accounting.reduction.base import Reduction, Shift
-from minsep.accounting.reduction.long_separations import shift_of, shortened
+from minsep.accounting.reduction.long_separations import shift_of
 from minsep.accounting.reduction.truncation_bounds import truncation_bounds
 from minsep.accounting.schemes import min_sep_form, pair_of
 from minsep.mechanism import Design, Mechanism
@@ -52,7 +52,7 @@ def cost_of_cutting(design: Design, epsilon: float) -> float:
 
 def _as_it_is(mechanism: Mechanism, epsilon: float, direction: Direction) -> Reduction:
     """Return the mechanism's own pair, with its truncation if it has one."""
-    pair, share = shortened(pair_of(mechanism, np.float64))
+    pair, share = pair_of(mechanism, np.float64).shortened()
     return Reduction(pair, shift_of(share, epsilon, direction))
 
 
@@ -69,7 +69,7 @@ def _closed_forms(mechanism: Mechanism, epsilon: float, direction: Direction) ->
     whole = pair_of(replace(mechanism, scheme=scheme, truncation=None), np.float64)
     if whole.upper_bound:
         return []
-    short, share = shortened(whole)
+    short, share = whole.shortened()
     bounds = truncation_bounds(
         scheme, mechanism.iterations, mechanism.truncation, direction, epsilon, whole.no_participation
     )

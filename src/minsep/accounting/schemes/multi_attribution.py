@@ -17,7 +17,6 @@ from minsep.accounting.pairs import MinSepPair, Pair
 from minsep.accounting.schemes.base import SchemeAccounting, Support, noise_of_unit_columns
 from minsep.mechanism import Design, Mechanism
 from minsep.participation import MultiAttributionMinSep
-from minsep.strategy import BandedToeplitz
 
 
 class MultiAttributionAccounting(SchemeAccounting[MultiAttributionMinSep]):
@@ -59,7 +58,7 @@ class MultiAttributionAccounting(SchemeAccounting[MultiAttributionMinSep]):
         """Return the pair of one user, whose examples are sampled together."""
         strategy = mechanism.strategy
         # The conjecture is false for columns that grow heavier.
-        covered = isinstance(strategy, BandedToeplitz) and strategy.bands <= scheme.min_sep
+        covered = strategy.banded_column is not None and strategy.bands <= scheme.min_sep
         if mechanism.truncation is not None or scheme.coins == "public":
             return None
         if scheme.block == "participated" and not covered:

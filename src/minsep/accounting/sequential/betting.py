@@ -18,7 +18,7 @@ from minsep.core.arrays import FloatArray
 
 # A fixed grid: small bets for values that spread, bets near 1 for values that are almost always 0.
 _BETS = np.concatenate([np.geomspace(0.002, 0.3, 12), np.linspace(0.35, 0.95, 13), [0.97, 0.99]])
-_SLACK = 1e-9
+_RELATIVE_SLACK = 1e-9
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Wealth:
         problem = ""
         if not np.isfinite(values).all() or (values < 0).any():
             problem = "a value of the test was not a finite number of at least 0"
-        elif (values > self.bound * (1 + _SLACK)).any():
+        elif (values > self.bound * (1 + _RELATIVE_SLACK)).any():
             problem = "a value of the test exceeded its proven bound"
         gains = (self.level - np.minimum(values, self.bound)) / (self.bound - self.level)
         logs = self.logs + np.log1p(_BETS[:, None] * gains).sum(axis=1) if not problem else self.logs

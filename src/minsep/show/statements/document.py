@@ -44,7 +44,7 @@ class CertifiedRun:
     @property
     def mechanism(self) -> Mechanism:
         """What was certified."""
-        return Mechanism.from_description(self.certificate.mechanism)
+        return self.certificate.mechanism
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ def _verified(certificate: Certificate, name: str, compute: Compute) -> bool:
 
 
 def _estimates(certificate: Certificate, compute: Compute) -> list[float | None]:
-    mechanism = Mechanism.from_description(certificate.mechanism)
+    mechanism = certificate.mechanism
     try:
         found = estimated_true_positives(mechanism, list(content.FALSE_POSITIVES), certificate.epsilon, compute=compute)
     except ValueError:  # no estimate is known for every mechanism that has a proof

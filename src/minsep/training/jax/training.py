@@ -19,7 +19,7 @@ from minsep.training.run import PrivateRun, refuse_gradient
 from minsep.training.stability import warn_if_unstable
 
 if TYPE_CHECKING:
-    from minsep.accounting import Certificate
+    from minsep.accounting import Accepted, Certificate
 
 
 class PrivateTraining(Training):
@@ -78,7 +78,7 @@ class PrivateTraining(Training):
         micro_batch: int = 64,
         per_layer: bool = False,
         scale_stability: float | None = None,
-        certificate: "Certificate | None" = None,
+        certificate: "Certificate | Accepted | None" = None,
         verify: bool = False,
         seed: int | None = None,
     ) -> None:

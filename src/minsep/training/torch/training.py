@@ -35,7 +35,7 @@ from minsep.training.torch.sharded.shards import is_sharded, restored, restored_
 from minsep.training.torch.tensors import from_array, to_array
 
 if TYPE_CHECKING:
-    from minsep.accounting import Certificate
+    from minsep.accounting import Accepted, Certificate
 
 Noise = Literal["auto", "host", "device"]
 
@@ -109,7 +109,7 @@ class PrivateTraining(Training):
         noise: Noise = "auto",
         scaling: ScaleThenPrivatize | None = None,
         schedule: Callable[[int], float] | None = None,
-        certificate: "Certificate | None" = None,
+        certificate: "Certificate | Accepted | None" = None,
         verify: bool = False,
         seed: int | None = None,
     ) -> None:

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -32,8 +31,19 @@ def vmap_ready() -> Iterator[None]:
         for name in _MODULES_OF_MASKS:
             module = sys.modules.get(name)
             if module is not None and hasattr(module, "is_tracing"):
-                stack.enter_context(patch.object(module, "is_tracing", _or_transformed(module.is_tracing)))
+                stack.enter_context(_attribute(module, "is_tracing", _or_transformed(module.is_tracing)))
         yield
+
+
+@contextmanager
+def _attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Enter a block in which an attribute has another value."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
 
 
 class _Substituted(TorchFunctionMode):

@@ -10,15 +10,15 @@ section 9, has the proof.
 """
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from scipy import optimize
 from scipy.special import gammaln, logsumexp, ndtr
 
-from minsep.accounting.importance.base import x_log_x
-from minsep.accounting.pairs import AllocationPair
 from minsep.core.arrays import FloatArray
+from minsep.core.numerics import x_log_x
 
 _DEVIATIONS, _CELLS = 12.0, 1500  # of the normal numbers behind x
 _FARTHEST, _FAR_CELLS = 37.0, 200  # below 0, where x is tiny: large u with a short epoch
@@ -28,28 +28,37 @@ _DECAYS = np.geomspace(0.01, 64.0, 60)
 _ROUNDING = 1e-11  # of the logarithm of a moment
 
 
-def moment_bound(pair: AllocationPair, epsilon: float, order: float) -> float:
-    """Return a bound on delta of `add`: E_Q R^-a times the largest R^a (1 - e^eps R), a the order."""
-    if not _LEAST_ORDER <= order <= _MOST_ORDER:
-        raise ValueError(f"order is {order}, but it must be from {_LEAST_ORDER:g} to {_MOST_ORDER:g}.")
-    epochs, within = divmod(pair.strategy.iterations, pair.epoch)
-    ratio = math.sqrt(2 * float(pair.half_norms[0]))
-    log_moment = epochs * _log_moment(ratio, pair.epoch, pair.epoch, order) if epochs else 0.0
-    log_moment += _log_moment(ratio, pair.epoch, within, order) if within else 0.0
-    log_bound = log_moment - order * epsilon + x_log_x(order) - x_log_x(1 + order)
-    return math.exp(min(log_bound, 0.0))
+@dataclass(frozen=True)
+class NegativeMoments:
+    """Bounds on E_Q R^-a for a run of so many iterations, at a ratio of the norm of a column to the noise.
 
+    - `epoch` is the number of places in an epoch, one of which is taken.
+    """
 
-def best_moment(pair: AllocationPair, epsilon: float) -> tuple[float, float]:
-    """Return the least bound on delta of `add`, and its order."""
+    ratio: float
+    epoch: int
+    iterations: int
 
-    def log_bound(log_order: float) -> float:
-        return math.log(max(moment_bound(pair, epsilon, min(math.exp(log_order), _MOST_ORDER)), 1e-300))
+    def bound(self, epsilon: float, order: float) -> float:
+        """Return a bound on delta of `add`: E_Q R^-a times the largest R^a (1 - e^eps R), a the order."""
+        if not _LEAST_ORDER <= order <= _MOST_ORDER:
+            raise ValueError(f"order is {order}, but it must be from {_LEAST_ORDER:g} to {_MOST_ORDER:g}.")
+        epochs, within = divmod(self.iterations, self.epoch)
+        log_moment = epochs * _log_moment(self.ratio, self.epoch, self.epoch, order) if epochs else 0.0
+        log_moment += _log_moment(self.ratio, self.epoch, within, order) if within else 0.0
+        log_bound = log_moment - order * epsilon + x_log_x(order) - x_log_x(1 + order)
+        return math.exp(min(log_bound, 0.0))
 
-    limits = math.log(_LEAST_ORDER), math.log(_MOST_ORDER)
-    found = optimize.minimize_scalar(log_bound, bounds=limits, method="bounded", options={"xatol": 1e-3})
-    order = min(max(round(math.exp(found.x), 4), _LEAST_ORDER), _MOST_ORDER)
-    return moment_bound(pair, epsilon, order), order
+    def best(self, epsilon: float) -> tuple[float, float]:
+        """Return the least bound on delta of `add`, and its order."""
+
+        def log_bound(log_order: float) -> float:
+            return math.log(max(self.bound(epsilon, min(math.exp(log_order), _MOST_ORDER)), 1e-300))
+
+        limits = math.log(_LEAST_ORDER), math.log(_MOST_ORDER)
+        found = optimize.minimize_scalar(log_bound, bounds=limits, method="bounded", options={"xatol": 1e-3})
+        order = min(max(round(math.exp(found.x), 4), _LEAST_ORDER), _MOST_ORDER)
+        return self.bound(epsilon, order), order
 
 
 def _log_moment(ratio: float, epoch: int, within: int, order: float) -> float:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from minsep.core.arrays import FloatArray
-from minsep.strategy import BandedInverseToeplitz, BandedToeplitz, Dense, Strategy
 
 _NONE = np.zeros(0)
 
@@ -27,45 +26,37 @@ class Recurrence(ABC):
     """The rows of C^-1 Z, one after another.
 
     - `window`: how many rows must be kept, at most.
-    - `on_grid`: whether rows are rounded to the grid. Rows that are kept are; those made from Z alone need not be.
     """
 
     window: int
-    on_grid: bool
+
+    @property
+    def moving_sum(self) -> FloatArray | None:
+        """Weights of rows of Z, if every row is a sum of the last rows of Z alone; None if rows are kept instead."""
+        return None
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether rows are rounded to the grid. Rows that are kept are; those made from Z alone need not be."""
+        return self.moving_sum is None
 
     @abstractmethod
     def product(self, row: int) -> Product:
         """Return how a row is made, from row 0 on."""
 
     def kept(self, position: int) -> range:
-        """Return the numbers of the rows that must be kept before the row at a position is made."""
+        """Return the numbers of the rows that must be kept before the row at a position is made.
+
+        >>> BandedRecurrence(np.array([0.8, 0.5, 0.3])).kept(position=40)
+        range(38, 40)
+        >>> MovingSum(np.array([1.0, -0.5])).kept(position=40)
+        range(40, 40)
+        """
         return range(max(0, position - self.window), position)
 
 
-def recurrence_of(strategy: Strategy) -> Recurrence:
-    """Return the recurrence of a strategy.
-
-    >>> recurrence_of(BandedToeplitz.optimal(iterations=100, bands=5)).kept(position=40)
-    range(36, 40)
-    >>> recurrence_of(BandedInverseToeplitz.square_root(iterations=100, bands=5)).kept(position=40)
-    range(40, 40)
-    """
-    match strategy:
-        case BandedToeplitz():
-            return _Banded(strategy.coefficients)
-        case BandedInverseToeplitz():
-            return _BandedInverse(strategy.noise_coefficients)
-        case Dense():
-            return _Full(strategy.matrix)
-    raise ValueError(
-        f"strategy is {strategy!r}, but noise is supported only for BandedToeplitz, BandedInverseToeplitz and Dense."
-    )
-
-
-class _Banded(Recurrence):
-    """Banded Toeplitz C: c_0 x_t = z_t - c_1 x_(t-1) - c_2 x_(t-2) - ..."""
-
-    on_grid = True
+class BandedRecurrence(Recurrence):
+    """Banded Toeplitz C with this first column: c_0 x_t = z_t - c_1 x_(t-1) - c_2 x_(t-2) - ..."""
 
     def __init__(self, coefficients: FloatArray) -> None:
         self.window = coefficients.size - 1
@@ -73,31 +64,36 @@ class _Banded(Recurrence):
         self._of_normals = 1.0 / coefficients[:1]
 
     def product(self, row: int) -> Product:
+        """Return how a row is made, from row 0 on."""
         return Product(self._of_kept[:row], self._of_normals)
 
 
-class _BandedInverse(Recurrence):
-    """Banded Toeplitz C^-1: a moving sum of rows of Z, which are drawn again, so that none is kept."""
+class MovingSum(Recurrence):
+    """Banded Toeplitz C^-1 with this first column: a sum of rows of Z, which are drawn again, so that none is kept."""
 
     window = 0
-    on_grid = False
 
     def __init__(self, noise_coefficients: FloatArray) -> None:
         self._coefficients = noise_coefficients
 
+    @property
+    def moving_sum(self) -> FloatArray:
+        """Weights of rows of Z, that of the row itself first."""
+        return self._coefficients
+
     def product(self, row: int) -> Product:
+        """Return how a row is made, from row 0 on."""
         return Product(_NONE, self._coefficients[: row + 1])
 
 
-class _Full(Recurrence):
+class FullRecurrence(Recurrence):
     """Any lower-triangular C: every row is kept."""
-
-    on_grid = True
 
     def __init__(self, matrix: FloatArray) -> None:
         self.window = len(matrix) - 1
         self._matrix = matrix
 
     def product(self, row: int) -> Product:
+        """Return how a row is made, from row 0 on."""
         own = self._matrix[row, row]
         return Product(-self._matrix[row, :row][::-1] / own, np.array([1.0 / own]))
