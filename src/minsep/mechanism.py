@@ -218,8 +218,9 @@ class Mechanism(Described):
         - Rows have the `shape` and the `dtype`, float32 or float64. None is the smaller one in which they are exact.
         - The entries of Z have standard deviation `noise_multiplier`. Add a row to a sum of clipped gradients with
           `minsep.release`, and in no other way: a plain addition reveals the sum in its lowest bits.
-        - `seed` is as for `batches`; one seed gives independent batches and noise.
-        - `columns` is (begin, end), a part of each row: processes that share a seed can each hold one part.
+        Args:
+            seed: As for `batches`; one seed gives independent batches and noise.
+            columns: (begin, end), a part of each row: processes that share a seed can each hold one part.
 
         >>> import minsep
         >>> identity = minsep.BandedToeplitz.identity(iterations=1000)

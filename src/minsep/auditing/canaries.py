@@ -85,8 +85,9 @@ class CanaryRun:
     def examples(self, step: int, indices: ArrayLike) -> NDArray[np.float32]:
         """Return the examples of a step, one a row, and record that they take part.
 
-        - `step` is the number of the step, from 0.
-        - `indices` are the examples of its batch, or of a part of it.
+        Args:
+            step: The number of the step, from 0.
+            indices: The examples of its batch, or of a part of it.
         """
         step = self._check_step(step)
         batch = np.asarray(indices)
@@ -106,8 +107,9 @@ class CanaryRun:
     def release(self, step: int, values: ArrayLike) -> None:
         """Record what the optimiser is given in a step: the noisy sum of clipped gradients over the expected batch.
 
-        - `step` is the number of the step, from 0. A run that resumes from a checkpoint reports repeated steps again.
-        - `values` is the released vector, with one entry for each parameter.
+        Args:
+            step: The number of the step, from 0. A run that resumes from a checkpoint reports repeated steps again.
+            values: The released vector, with one entry for each parameter.
         """
         step = self._check_step(step)
         released = np.array(values, dtype=np.float64)
@@ -145,7 +147,8 @@ Loop = Callable[[CanaryRun], None]
 def plain_loop(run: CanaryRun) -> None:
     """Train in NumPy, as simply as possible: a loop to compare others with, and an example of an own loop.
 
-    - `run` is what is trained on.
+    Args:
+        run: What is trained on.
 
     >>> import minsep
     >>> strategy = minsep.BandedToeplitz.optimal(iterations=10, bands=2)

@@ -60,7 +60,8 @@ class Statistic:
 class Rule:
     """Name the trials whose log P/Q is above a `threshold` (`remove`) or below it (`add`).
 
-    - `share` is the part of the chance of an error that the bound by this rule may take.
+    Args:
+        share: The part of the chance of an error that the bound by this rule may take.
     """
 
     direction: Direction

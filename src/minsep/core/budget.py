@@ -12,8 +12,9 @@ _MOST_EPSILON = 700.0
 class Budget:
     """A budget of (epsilon, delta)-differential privacy.
 
-    - `epsilon` is above 0 and at most 700: e^epsilon must be a number.
-    - `delta` is between 0 and 1, both excluded.
+    Args:
+        epsilon: Above 0 and at most 700: e^epsilon must be a number.
+        delta: Between 0 and 1, both excluded.
 
     >>> print(Budget(epsilon=4.0, delta=1e-5))
     (4, 1e-05)-DP

@@ -57,10 +57,11 @@ def from_plain(
 ) -> Value:
     """Return the value of a type that gave plain data. Data that are not exactly as they must be are refused by name.
 
-    - `kind`: the type: a number, text, a tuple, an array of float64, or a dataclass. Its type hints say how to read it:
-      every field must be there, and no other. For the base of registered variants, the data name the kind.
-    - `finite`: whether infinity and not-a-number are refused.
-    - `known`: values by their types, for hints that are not read from data.
+    Args:
+        kind: The type: a number, text, a tuple, an array of float64, or a dataclass. Its type hints say how to read it:
+            every field must be there, and no other. For the base of registered variants, the data name the kind.
+        finite: Whether infinity and not-a-number are refused.
+        known: Values by their types, for hints that are not read from data.
 
     >>> from_plain(tuple[int, float], [1, 0.1])
     (1, 0.1)

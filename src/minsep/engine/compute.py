@@ -24,11 +24,12 @@ def never(state: object) -> bool:
 class Compute:
     """Where work is done: in threads of this process by default, in any executor, or on a cluster.
 
-    - `workers` is the number of threads; None is one per core. With an executor that does not say how many workers it
-      has, it is their number.
-    - `executor` is a `concurrent.futures.Executor` to use instead, such as a process pool.
-    - `cluster` is the address of a Dask scheduler to use instead, such as "tcp://127.0.0.1:8786": docs/scaling.md. This
-      process connects when it first needs it and stays connected. It needs `pip install 'minsep[cluster]'`.
+    Args:
+        workers: The number of threads; None is one per core. With an executor that does not say how many workers it
+            has, it is their number.
+        executor: A `concurrent.futures.Executor` to use instead, such as a process pool.
+        cluster: The address of a Dask scheduler to use instead, such as "tcp://127.0.0.1:8786": docs/scaling.md. This
+            process connects when it first needs it and stays connected. It needs `pip install 'minsep[cluster]'`.
 
     A result is a function of its inputs and its seed, wherever it was computed.
 

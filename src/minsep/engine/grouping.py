@@ -17,8 +17,9 @@ class Grouping:
     is at most half of what was collected, and four chunks a core, since a test that ends early wastes it; and what is
     left is spread over all cores.
 
-    - `seconds` is what a chunk takes, as far as it was measured.
-    - `collected` is the number of chunks that are done.
+    Args:
+        seconds: What a chunk takes, as far as it was measured.
+        collected: The number of chunks that are done.
 
     >>> grouping = Grouping()
     >>> grouping.chunks(cores=2, under_way=0, left=1000)

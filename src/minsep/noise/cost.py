@@ -34,9 +34,10 @@ _MOST_GAPS = 0.01
 def rounding_cost(strategy: Strategy, values: float, chance: float) -> tuple[float, float]:
     """Return (x, beta): but for probability beta, rounding changes no probability of a run by more than a factor e^x.
 
-    - `strategy`: that of the mechanism.
-    - `values`: number of released values, model size times iterations.
-    - `chance`: a part of beta. The rest of it are the tails of normal variates.
+    Args:
+        strategy: That of the mechanism.
+        values: Number of released values, model size times iterations.
+        chance: A part of beta. The rest of it are the tails of normal variates.
 
     A run of an (epsilon, delta)-DP mechanism is then (epsilon + 2 x, e^x delta + beta (1 + e^(epsilon + 2 x)))-DP.
 
@@ -85,9 +86,10 @@ class Reserve:
     def of(cls, strategy: Strategy, budget: Budget, values: int) -> "Reserve":
         """Return the reserve of a run.
 
-        - `strategy`: that of the mechanism.
-        - `budget`: what is promised. One that rounding would use up is refused.
-        - `values`: how many values the run may release.
+        Args:
+            strategy: That of the mechanism.
+            budget: What is promised. One that rounding would use up is refused.
+            values: How many values the run may release.
         """
         others = 1 + math.exp(budget.epsilon)
         x, beta = rounding_cost(strategy, values, _SHARE * budget.delta / others)
@@ -106,7 +108,8 @@ class Reserve:
     def left(self, budget: Budget) -> Budget:
         """Return what is left of a budget: what must be shown of the mechanism without rounding.
 
-        - `budget`: what is promised.
+        Args:
+            budget: What is promised.
         """
         return Budget(budget.epsilon - self.epsilon, budget.delta - self.delta)
 

@@ -65,7 +65,8 @@ class Grid:
     def unit(self, clip_norm: float) -> float:
         """Return the step of a released sum. A clip norm for which there is none is refused.
 
-        - `clip_norm`: bound on the norm of the gradient of one example.
+        Args:
+            clip_norm: Bound on the norm of the gradient of one example.
         """
         if not LEAST_CLIP_NORM < clip_norm <= MOST_CLIP_NORM:
             raise ValueError(
@@ -77,7 +78,8 @@ class Grid:
 def reach_of(strategy: Strategy, steps: float) -> float:
     """Return what no value of a row exceeds, in steps of a grid, but for 12 standard deviations of noise.
 
-    - `steps`: the noise multiplier in steps of the grid.
+    Args:
+        steps: The noise multiplier in steps of the grid.
     """
     noise = DEVIATIONS * steps * strategy.largest_inverse_row_norm
     return noise + 0.5 * float(strategy.diagonal.max()) * strategy.largest_inverse_row_sum
@@ -86,7 +88,8 @@ def reach_of(strategy: Strategy, steps: float) -> float:
 def refuse_sum(unit: float) -> ValueError:
     """Return the error for a sum of gradients that is not finite, or too large for its grid.
 
-    - `unit`: the step of the released sum.
+    Args:
+        unit: The step of the released sum.
     """
     return ValueError(
         f"A sum of clipped gradients is not finite, or exceeds {MOST_STEPS * unit:.2g} in size, which is the most that "

@@ -68,7 +68,8 @@ class KeyedStream(Uncopyable, ABC):
     def load_state_dict(self, state: State) -> None:
         """Continue as the stream that gave this state would.
 
-        - `state`: what `state_dict` returned. That of another mechanism or size is refused.
+        Args:
+            state: What `state_dict` returned. That of another mechanism or size is refused.
 
         >>> import minsep
         >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=8)
@@ -124,8 +125,9 @@ class KeyedStream(Uncopyable, ABC):
 def checked_columns(columns: Columns, size: int) -> list[tuple[int, int]]:
     """Return parts of a row as integers.
 
-    - `columns`: parts (begin, end). Those that overlap, are empty or reach beyond the row are refused.
-    - `size`: length of the row.
+    Args:
+        columns: Parts (begin, end). Those that overlap, are empty or reach beyond the row are refused.
+        size: Length of the row.
     """
     parts = [(int(begin), int(end)) for begin, end in columns]
     ends = [0, *(end for _, end in parts)]
@@ -139,7 +141,8 @@ def checked_columns(columns: Columns, size: int) -> list[tuple[int, int]]:
 def checked_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of a row as a tuple of positive integers.
 
-    - `shape`: the number of values, or the sides of an array.
+    Args:
+        shape: The number of values, or the sides of an array.
     """
     sides = shape if isinstance(shape, tuple | list) else (shape,)
     return tuple(validate.integer(shape=side, at_least=1) for side in sides)

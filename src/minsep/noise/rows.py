@@ -30,9 +30,10 @@ class NoiseRow(np.ndarray[Any, np.dtype[np.floating[Any]]]):
 def noise_row(values: NDArray[np.floating[Any]], grid: Grid, add: Add) -> NoiseRow:
     """Return a row that can be released once.
 
-    - `values`: the row.
-    - `grid`: the grid of the noise.
-    - `add`: adds the row to sums.
+    Args:
+        values: The row.
+        grid: The grid of the noise.
+        add: Adds the row to sums.
     """
     row = values.view(NoiseRow)
     row._grid, row._add = grid, add
@@ -43,10 +44,11 @@ def noise_row(values: NDArray[np.floating[Any]], grid: Grid, add: Add) -> NoiseR
 def release(sum64: FloatArray, row: NoiseRow, clip_norm: float) -> FloatArray:
     """Return a sum of clipped gradients with a row of noise: what may be divided, cast, trained with and published.
 
-    - `sum64`: the sum of clipped gradients, in float64 and of the shape of the row. It is not changed.
-    - `row`: the next row of `Mechanism.noise`, as it was handed out. A row can be released once: if a restored stream
-      hands it out again, release it with the same sum only, because the difference of two releases has no noise.
-    - `clip_norm`: bound on the norm of the gradient of one example.
+    Args:
+        sum64: The sum of clipped gradients, in float64 and of the shape of the row. It is not changed.
+        row: The next row of `Mechanism.noise`, as it was handed out. A row can be released once: if a restored stream
+            hands it out again, release it with the same sum only, because the difference of two releases has no noise.
+        clip_norm: Bound on the norm of the gradient of one example.
 
     The row is smoothed by a fresh normal variate of a thousandth of the noise, and the noisy sum is rounded to a public
     grid that is finer still. So which numbers can come out does not depend on the data, as it would if the row were

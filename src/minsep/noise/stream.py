@@ -73,8 +73,9 @@ class NoiseStream(KeyedStream, Iterator[NoiseRow]):
     def release_next(self, sums: FloatArray, clip_norm: float) -> None:
         """Release sums of clipped gradients with the next row, in place, as `minsep.release` does.
 
-        - `sums`: contiguous, in float64 and of the shape of a row.
-        - `clip_norm`: bound on the norm of the gradient of one example.
+        Args:
+            sums: Contiguous, in float64 and of the shape of a row.
+            clip_norm: Bound on the norm of the gradient of one example.
 
         No row is handed out, which saves memory. Sums that cannot be released leave neither themselves nor a part of
         the noise behind: the array is set to zero.

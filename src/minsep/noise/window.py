@@ -55,7 +55,8 @@ class RowWindow:
     def prepare(self, row: int) -> None:
         """Begin to make a row in the background, if there is a core for it.
 
-        - `row`: the next row. All before it have been made.
+        Args:
+            row: The next row. All before it have been made.
         """
         if available_cores() > 1 and row < self._iterations and self._ahead is None:
             worker = ThreadPoolExecutor(1)
@@ -65,7 +66,8 @@ class RowWindow:
     def make(self, row: int) -> None:
         """Make a row in all columns, and whatever else is due.
 
-        - `row`: the next row. All before it have been made.
+        Args:
+            row: The next row. All before it have been made.
         """
         self.finish()
         self._make(row)
@@ -79,9 +81,10 @@ class RowWindow:
     def release(self, row: int, sums: FloatArray, unit: float) -> bool:
         """Add a row to sums, smooth them and round them to the grid, in place; return whether all were in range.
 
-        - `row`: the row, which was made.
-        - `sums`: flat and contiguous.
-        - `unit`: the step of a released sum.
+        Args:
+            row: The row, which was made.
+            sums: Flat and contiguous.
+            unit: The step of a released sum.
         """
         return all(in_threads(lambda part: self._release(row, part, *self._steps(row, part), sums, unit), self._parts))
 
@@ -100,7 +103,8 @@ class RowWindow:
     def row(self, row: int) -> Rows:
         """Return a row that was made, in steps of the grid, as an array of its own.
 
-        - `row`: one of the rows that are kept, or the last one made.
+        Args:
+            row: One of the rows that are kept, or the last one made.
         """
 
         def stripes(part: slice) -> Rows:
@@ -113,8 +117,9 @@ class RowWindow:
     def keep(self, rows: range, values: NDArray[np.float32]) -> None:
         """Keep rows as if they had been made, and go on after them.
 
-        - `rows`: the last rows, in order.
-        - `values`: their values, in steps of the grid.
+        Args:
+            rows: The last rows, in order.
+            values: Their values, in steps of the grid.
         """
         padded = np.zeros(self._rows.shape[0] * STRIPE, dtype=np.float32)
         for row, value in zip(rows, values, strict=True):

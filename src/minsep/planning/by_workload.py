@@ -41,8 +41,9 @@ class Ranking:
 def rankings(plan: Plan, workloads: Sequence[Workload] = WORKLOADS) -> list[Ranking]:
     """Rank the candidates of a plan by several workloads.
 
-    - `plan` is the plan: its candidates are taken with the noise and the strategies that it found.
-    - `workloads` are what to rank by.
+    Args:
+        plan: The plan: its candidates are taken with the noise and the strategies that it found.
+        workloads: What to rank by.
 
     >>> import minsep
     >>> plan = minsep.plan(2000, 100, 100, 2.0, 1e-3, max_bands=4, schemes=["poisson", "cyclic-poisson"], seed=0)

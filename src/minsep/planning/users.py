@@ -37,8 +37,9 @@ class UserPlan:
 class UserPlans:
     """Plans for several bounds on the examples of a user.
 
-    - `plans` are in the order of the bounds.
-    - `recommended` is the one of least error for each example kept.
+    Args:
+        plans: In the order of the bounds.
+        recommended: The one of least error for each example kept.
     """
 
     plans: tuple[UserPlan, ...]

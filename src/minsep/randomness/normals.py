@@ -68,8 +68,9 @@ def _wide(low, high):  # type: ignore[no-untyped-def]  # pragma: no cover
 def transform(words, out):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Set a stripe to normal variates, from the words of its blocks; return how many pairs need more bits.
 
-    - `words`: words by blocks. The first eight words of a block are four radii, the others four angles.
-    - `out`: the columns of the stripe.
+    Args:
+        words: Words by blocks. The first eight words of a block are four radii, the others four angles.
+        out: The columns of the stripe.
     """
     blocks = words.shape[1]
     incomplete = 0
@@ -110,8 +111,9 @@ def complete(words, more, out):  # type: ignore[no-untyped-def]  # pragma: no co
 def fill_stripe(key, row, stripe, words, out):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Set a stripe to the normal variates of a row under the words of a key.
 
-    - `words`: work space for the words of its blocks, from `work_space`.
-    - `out`: the columns of the stripe.
+    Args:
+        words: Work space for the words of its blocks, from `work_space`.
+        out: The columns of the stripe.
     """
     fill_blocks(key, stripe * STRIPE_BLOCKS, row, NORMALS, words)
     if transform(words, out):
@@ -137,7 +139,8 @@ def fill_stripes(key, row, first, out):  # type: ignore[no-untyped-def]  # pragm
 class NormalRows:
     """Rows of independent standard normal variates, each value a function of (key, row, column).
 
-    - `key`: the secret key.
+    Args:
+        key: The secret key.
 
     >>> rows = NormalRows(Key.from_seed(0))
     >>> whole = rows.fill(10, 0, np.empty((3, STRIPE)))
@@ -162,7 +165,8 @@ class NormalRows:
 def check_columns(end: int) -> None:
     """Refuse a row that is longer than the cipher can count.
 
-    - `end`: the column after its last.
+    Args:
+        end: The column after its last.
     """
     if end > MOST_COLUMNS:
         raise ValueError(f"A row of noise has {end} columns, but it must have at most {MOST_COLUMNS}.")

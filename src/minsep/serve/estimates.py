@@ -118,7 +118,8 @@ class Estimates:
     async def follow(self, request: Request, patient: bool) -> AsyncIterator[Message]:
         """Yield the messages of a plan from the first on.
 
-        - `patient` is whether to go on where it takes longer than `PATIENCE_SECONDS`.
+        Args:
+            patient: Whether to go on where it takes longer than `PATIENCE_SECONDS`.
         """
         key = request, patient
         shared = self._shared.get(key)

@@ -14,8 +14,9 @@ _NONE = np.zeros(0)
 class Product:
     """A row as a product: `of_kept` times the rows before it, plus `of_normals` times rows of Z.
 
-    - `of_kept`: weights of the rows that are kept, the nearest first.
-    - `of_normals`: weights of rows of Z at noise multiplier 1, that of the row itself first.
+    Args:
+        of_kept: Weights of the rows that are kept, the nearest first.
+        of_normals: Weights of rows of Z at noise multiplier 1, that of the row itself first.
     """
 
     of_kept: FloatArray
@@ -25,7 +26,8 @@ class Product:
 class Recurrence(ABC):
     """The rows of C^-1 Z, one after another.
 
-    - `window`: how many rows must be kept, at most.
+    Args:
+        window: How many rows must be kept, at most.
     """
 
     window: int

@@ -41,16 +41,17 @@ class Training(ABC):
     ) -> Self:
         """Return the training whose mechanism is that of a certificate: its scheme, strategy, noise and truncation.
 
-        - `certificate`: the certificate, or the file that holds it. One that did not pass is refused.
-        - `arguments`: those of the constructor before the mechanism.
-        - `verify`: whether its samples are drawn again, which takes as long as `minsep.verify`. A certificate that does
-          not hold is refused. With `verify=False` its word is taken.
-        - `graph`: says which examples belong to which users. It is required if the certificate protects users, and is
-          refused if a user has more examples than the certificate allows.
-        - `accept_assumption`: whether a conditional certificate, which rests on something that is not proven, is
-          accepted.
-        - `options`: the other arguments of the constructor, such as `num_examples` and `clip_norm`. The number of
-          examples must be that of the graph, and of the truncation if batches are cut.
+        Args:
+            certificate: The certificate, or the file that holds it. One that did not pass is refused.
+            arguments: Those of the constructor before the mechanism.
+            verify: Whether its samples are drawn again, which takes as long as `minsep.verify`. A certificate that does
+                not hold is refused. With `verify=False` its word is taken.
+            graph: Says which examples belong to which users. It is required if the certificate protects users, and is
+                refused if a user has more examples than the certificate allows.
+            accept_assumption: Whether a conditional certificate, which rests on something that is not proven, is
+                accepted.
+            options: The other arguments of the constructor, such as `num_examples` and `clip_norm`. The number of
+                examples must be that of the graph, and of the truncation if batches are cut.
         """
         accepted, mechanism = certified_mechanism(
             certificate,

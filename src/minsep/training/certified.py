@@ -21,11 +21,12 @@ def certified_mechanism(
 ) -> tuple["Accepted", Mechanism]:
     """Return a certificate as one that may be relied on, and its mechanism for the dataset. Anything else is refused.
 
-    - `certificate`: the certificate, or the file that holds it.
-    - `num_examples`: size of the dataset. It must be that of the graph.
-    - `verify`: whether the samples of the certificate are drawn again.
-    - `graph`: says which examples belong to which users. It is required if the certificate protects users.
-    - `accept_assumption`: whether a conditional certificate is accepted.
+    Args:
+        certificate: The certificate, or the file that holds it.
+        num_examples: Size of the dataset. It must be that of the graph.
+        verify: Whether the samples of the certificate are drawn again.
+        graph: Says which examples belong to which users. It is required if the certificate protects users.
+        accept_assumption: Whether a conditional certificate is accepted.
     """
     from minsep.accounting import accept_certificate
 

@@ -23,10 +23,11 @@ _PLAIN_TYPES = (bool, int, float, str, type(None))
 def save_checkpoint(path: str | os.PathLike[str], identity: State, content: Any, encode: Encode) -> None:
     """Write a checkpoint to a file that only its owner can read.
 
-    - `path`: the file. An interrupted write leaves an existing file of that name unchanged.
-    - `identity`: what the checkpoint belongs to, in plain data.
-    - `content`: numbers, text and arrays, in lists, tuples and dicts of any depth.
-    - `encode`: converts an array of the framework to NumPy.
+    Args:
+        path: The file. An interrupted write leaves an existing file of that name unchanged.
+        identity: What the checkpoint belongs to, in plain data.
+        content: Numbers, text and arrays, in lists, tuples and dicts of any depth.
+        encode: Converts an array of the framework to NumPy.
     """
     arrays: dict[str, Array] = {}
     plain = to_plain(content, partial(_pack, encode=encode, arrays=arrays))
@@ -36,9 +37,10 @@ def save_checkpoint(path: str | os.PathLike[str], identity: State, content: Any,
 def load_checkpoint(path: str | os.PathLike[str], identity: State, decode: Decode) -> Any:
     """Return the content of a checkpoint.
 
-    - `path`: the file that `save_checkpoint` wrote.
-    - `identity`: what the checkpoint must belong to. Any other one is refused, and the error names the difference.
-    - `decode`: converts a NumPy array to one of the framework.
+    Args:
+        path: The file that `save_checkpoint` wrote.
+        identity: What the checkpoint must belong to. Any other one is refused, and the error names the difference.
+        decode: Converts a NumPy array to one of the framework.
     """
     state = load_state(path)
     check_envelope(state, identity)

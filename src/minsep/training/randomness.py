@@ -22,7 +22,8 @@ from minsep.randomness import Key
 class ExampleSeeds:
     """Seeds of single examples under one secret key.
 
-    - `key`: the secret key. Each (step, index) has an independent seed under it.
+    Args:
+        key: The secret key. Each (step, index) has an independent seed under it.
 
     >>> seeds = ExampleSeeds(Key.from_seed(0))
     >>> seeds.of(step=3, index=7) == seeds.of(step=3, index=7)
@@ -36,23 +37,26 @@ class ExampleSeeds:
     def of(self, step: int, index: int) -> bytes:
         """Return the seed of an example in a step: 32 bytes.
 
-        - `step`: number of the step, from 0.
-        - `index`: number of the example in the dataset.
+        Args:
+            step: Number of the step, from 0.
+            index: Number of the example in the dataset.
         """
         return self._hash(b"example %d %d" % (step, index))
 
     def of_batch(self, step: int) -> bytes:
         """Return the seed of a whole batch: 32 bytes.
 
-        - `step`: number of the step, from 0.
+        Args:
+            step: Number of the step, from 0.
         """
         return self._hash(b"batch %d" % step)
 
     def words(self, step: int, indices: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint32]:
         """Return short seeds of several examples: two words for each, in rows.
 
-        - `step`: number of the step, from 0.
-        - `indices`: numbers of the examples in the dataset.
+        Args:
+            step: Number of the step, from 0.
+            indices: Numbers of the examples in the dataset.
         """
         digests = b"".join(self.of(step, int(index))[:8] for index in indices)
         return np.frombuffer(digests, dtype="<u4").astype(np.uint32).reshape(-1, 2)
@@ -64,7 +68,8 @@ class ExampleSeeds:
 def seed_numpy_and_python(seed: bytes) -> None:
     """Seed the global generators of NumPy and of `random`.
 
-    - `seed`: 32 bytes.
+    Args:
+        seed: 32 bytes.
     """
     np.random.seed(np.frombuffer(seed, dtype="<u4").astype(np.uint32))  # noqa: NPY002 users' datasets draw from it
     random.seed(seed)

@@ -86,8 +86,9 @@ class PrivateRun(Uncopyable):
     def identity(self, kind: str, **more: object) -> State:
         """Return what a checkpoint of this run must match.
 
-        - `kind`: kind of training, with the name of the framework.
-        - `more`: what else must match, in plain data.
+        Args:
+            kind: Kind of training, with the name of the framework.
+            more: What else must match, in plain data.
         """
         return envelope(
             kind,
@@ -136,7 +137,8 @@ class PrivateRun(Uncopyable):
     def expect(self, examples: int) -> Indices:
         """Return the indices of the examples of the next step. The step may still be repeated.
 
-        - `examples`: how many examples the step was given. It must be the size of the batch.
+        Args:
+            examples: How many examples the step was given. It must be the size of the batch.
         """
         check_process(self._process)
         if self._interrupted:
@@ -159,7 +161,8 @@ class PrivateRun(Uncopyable):
     def step(self, examples: int) -> Iterator[Indices]:
         """Enter the next step, and yield the indices of its examples. From here on it cannot be repeated.
 
-        - `examples`: how many examples the step was given. It must be the size of the batch.
+        Args:
+            examples: How many examples the step was given. It must be the size of the batch.
         """
         indices = self.expect(examples)
         self._interrupted = True
@@ -181,7 +184,8 @@ class PrivateRun(Uncopyable):
     def load_state_dict(self, state: State) -> None:
         """Continue as the run that gave this state would.
 
-        - `state`: what `state_dict` returned. A certificate in it is checked again.
+        Args:
+            state: What `state_dict` returned. A certificate in it is checked again.
         """
         certificate = None if state["certificate"] is None else _read_certificate(state["certificate"])
         if certificate is not None and certificate != self.certificate:
@@ -215,7 +219,8 @@ class PrivateRun(Uncopyable):
 def check_clip_norm(clip_norm: float) -> float:
     """Return the clip norm as a number.
 
-    - `clip_norm`: refused unless it is finite and large enough for norms not to underflow in single precision.
+    Args:
+        clip_norm: Refused unless it is finite and large enough for norms not to underflow in single precision.
     """
     return validate.real(clip_norm=clip_norm, above=LEAST_CLIP_NORM, at_most=MOST_CLIP_NORM)
 
@@ -223,9 +228,10 @@ def check_clip_norm(clip_norm: float) -> float:
 def check_covers(certificate: "Certificate", mechanism: Mechanism, size: int) -> None:
     """Refuse a certificate that is for another mechanism, or that does not cover so large a model.
 
-    - `certificate`: the certificate.
-    - `mechanism`: the mechanism that is run.
-    - `size`: number of trainable parameters.
+    Args:
+        certificate: The certificate.
+        mechanism: The mechanism that is run.
+        size: Number of trainable parameters.
     """
     if _plain(certificate.description) != _plain(mechanism.describe()):
         raise ValueError("certificate is for another mechanism: certify the mechanism that is run.")
@@ -246,7 +252,8 @@ def check_covers(certificate: "Certificate", mechanism: Mechanism, size: int) ->
 def refuse_gradient(step: int) -> ValueError:
     """Return the error for a gradient that is not finite: clipping cannot bound it.
 
-    - `step`: number of the step, from 1.
+    Args:
+        step: Number of the step, from 1.
     """
     return ValueError(
         f"Step {step} has an example whose gradient is not finite: nothing of the step was released. Fix the model or "

@@ -22,12 +22,13 @@ def training_lines(
 ) -> str:
     """Return about ten lines of Python that train a small model on made-up data, to be replaced by your own.
 
-    - `num_examples`: size of the dataset; with users, after contributions were bounded.
-    - `iterations`: number of steps.
-    - `certificate`: the file that holds the certificate.
-    - `workload`: momentum and schedule that were planned for. None is plain SGD.
-    - `user_bound`: most examples of one user, if users are protected.
-    - `edges`: the file of examples and their users, if users are protected.
+    Args:
+        num_examples: Size of the dataset; with users, after contributions were bounded.
+        iterations: Number of steps.
+        certificate: The file that holds the certificate.
+        workload: Momentum and schedule that were planned for. None is plain SGD.
+        user_bound: Most examples of one user, if users are protected.
+        edges: The file of examples and their users, if users are protected.
 
     >>> print(training_lines(500, 20).splitlines()[0])
     import torch

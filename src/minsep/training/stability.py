@@ -9,8 +9,9 @@ from minsep.mechanism import Mechanism
 def largest_stable_clip_norm(mechanism: Mechanism, expected_batch: float) -> float:
     """Return the clip norm of scaled gradients up to which Adam's second moments do not feed on their own noise.
 
-    - `mechanism`: provides the noise of a step.
-    - `expected_batch`: the divisor of the sums of gradients.
+    Args:
+        mechanism: Provides the noise of a step.
+        expected_batch: The divisor of the sums of gradients.
 
     >>> import minsep
     >>> identity = minsep.BandedToeplitz.identity(iterations=100)
@@ -24,10 +25,11 @@ def largest_stable_clip_norm(mechanism: Mechanism, expected_batch: float) -> flo
 def warn_if_unstable(mechanism: Mechanism, clip_norm: float, expected_batch: float, decay: float | None = None) -> None:
     """Warn of a clip norm at which the second moments grow without bound.
 
-    - `mechanism`: provides the noise of a step.
-    - `clip_norm`: bound on the norm of scaled gradients.
-    - `expected_batch`: the divisor of the sums of gradients.
-    - `decay`: Adam's decay of the second moments, beta2, if it is known.
+    Args:
+        mechanism: Provides the noise of a step.
+        clip_norm: Bound on the norm of scaled gradients.
+        expected_batch: The divisor of the sums of gradients.
+        decay: Adam's decay of the second moments, beta2, if it is known.
     """
     largest = largest_stable_clip_norm(mechanism, expected_batch)
     if clip_norm <= largest:

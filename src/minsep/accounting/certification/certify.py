@@ -95,8 +95,9 @@ def certify_by(
 ) -> Certificate:
     """Return the certificate of a mechanism by a prover.
 
-    - `add_proof` is a proof of `add` by the same prover, for the same design with no more noise.
-    - `expected` is how many samples of `remove` should do, where that is known.
+    Args:
+        add_proof: A proof of `add` by the same prover, for the same design with no more noise.
+        expected: How many samples of `remove` should do, where that is known.
     """
     verifier, budget = prover.verifier, promise.tested
     curve = exact_curve(mechanism, spacing_for(budget.epsilon))

@@ -12,8 +12,9 @@ from minsep.strategy import Strategy
 class Promise:
     """A budget for a run, of which a reserve is kept for rounding.
 
-    - `budget` is what is promised of the run as a computer executes it.
-    - `reserve` is what rounding may take of it (docs/rounding.md).
+    Args:
+        budget: What is promised of the run as a computer executes it.
+        reserve: What rounding may take of it (docs/rounding.md).
     """
 
     budget: Budget
@@ -23,7 +24,8 @@ class Promise:
     def of(cls, strategy: Strategy, budget: Budget, model_size: int | None) -> "Promise":
         """Return the promise for runs of a strategy.
 
-        - `model_size` is the number of trainable parameters; None keeps a reserve for 1e10 released values.
+        Args:
+            model_size: The number of trainable parameters; None keeps a reserve for 1e10 released values.
 
         >>> import minsep
         >>> identity = minsep.BandedToeplitz.identity(iterations=100)

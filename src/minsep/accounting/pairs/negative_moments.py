@@ -32,7 +32,8 @@ _ROUNDING = 1e-11  # of the logarithm of a moment
 class NegativeMoments:
     """Bounds on E_Q R^-a for a run of so many iterations, at a ratio of the norm of a column to the noise.
 
-    - `epoch` is the number of places in an epoch, one of which is taken.
+    Args:
+        epoch: The number of places in an epoch, one of which is taken.
     """
 
     ratio: float

@@ -17,8 +17,9 @@ Features = dict[str, Tensor]
 class CollatedItems(Dataset[Features]):
     """The examples of a dataset, each collated alone: a batch of one.
 
-    - `dataset`: has `__getitem__` by index.
-    - `collator`: makes a batch of a list of examples.
+    Args:
+        dataset: Has `__getitem__` by index.
+        collator: Makes a batch of a list of examples.
     """
 
     def __init__(self, dataset: Any, collator: Callable[[list[Any]], Mapping[str, Any]]) -> None:
@@ -27,7 +28,8 @@ class CollatedItems(Dataset[Features]):
     def __getitem__(self, index: int) -> Features:
         """Return the batch of one example.
 
-        - `index`: number of the example in the dataset.
+        Args:
+            index: Number of the example in the dataset.
         """
         batch = self._collator([self._dataset[index]])
         for name, value in batch.items():
@@ -47,7 +49,8 @@ class CollatedItems(Dataset[Features]):
 def stacked(items: Sequence[Features]) -> tuple[Features, Tensor]:
     """Return batches of one as one batch, and as many zeros in place of targets: the loss is the model's own.
 
-    - `items`: batches of one. Their shapes must be equal.
+    Args:
+        items: Batches of one. Their shapes must be equal.
 
     >>> inputs, targets = stacked([{"input_ids": torch.ones(1, 3)}, {"input_ids": torch.zeros(1, 3)}])
     >>> inputs["input_ids"].shape, targets
@@ -86,7 +89,8 @@ class LossOfOne(nn.Module):
     def forward(self, **inputs: Tensor) -> Tensor:
         """Return the loss of a batch of one.
 
-        - `inputs`: arguments of the model, labels included.
+        Args:
+            inputs: Arguments of the model, labels included.
         """
         return self._compute_loss(self.model, inputs)
 
@@ -115,6 +119,7 @@ class LossOfOne(nn.Module):
 def loss_of_output(output: Tensor, _: Tensor) -> Tensor:
     """Return the output of a `LossOfOne`, which is the loss already.
 
-    - `output`: the loss. The second argument stands in place of targets.
+    Args:
+        output: The loss. The second argument stands in place of targets.
     """
     return output

@@ -49,9 +49,10 @@ _WHY_OFF = {
 def check_arguments(args: TrainingArguments, iterations: int, expected_batch: float) -> None:
     """Refuse arguments that would break the guarantee. All problems are reported together.
 
-    - `args`: the arguments of the trainer.
-    - `iterations`: number of steps of the mechanism.
-    - `expected_batch`: expected number of examples in a batch.
+    Args:
+        args: The arguments of the trainer.
+        iterations: Number of steps of the mechanism.
+        expected_batch: Expected number of examples in a batch.
     """
     accumulation = math.ceil(expected_batch / args.per_device_train_batch_size)
     sampling = getattr(args, "train_sampling_strategy", "random")
@@ -108,7 +109,8 @@ def check_arguments(args: TrainingArguments, iterations: int, expected_batch: fl
 def check_trainer(trainer: Trainer) -> None:
     """Refuse data, a collator or an overridden method that would break the guarantee.
 
-    - `trainer`: the trainer.
+    Args:
+        trainer: The trainer.
     """
     dataset = trainer.train_dataset
     if dataset is None:
@@ -147,8 +149,9 @@ def check_trainer(trainer: Trainer) -> None:
 def check_evaluated(trainer: Trainer, dataset: Any) -> None:
     """Refuse to evaluate on training examples.
 
-    - `trainer`: the trainer.
-    - `dataset`: what to evaluate on.
+    Args:
+        trainer: The trainer.
+        dataset: What to evaluate on.
     """
     if dataset is not None and dataset is trainer.train_dataset:
         raise ValueError("The dataset is train_dataset, but metrics of training examples are not private.")

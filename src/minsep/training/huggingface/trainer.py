@@ -145,10 +145,11 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
     ) -> TrainOutput:
         """Train for the iterations of the mechanism, or until a callback stops the run.
 
-        - `resume_from_checkpoint`: the folder of a checkpoint, or True for the last one in `args.output_dir`. The run
-          continues with bit-identical results.
-        - `trial`: refused. Every trial of a search would spend the budget again.
-        - `ignore_keys_for_eval`: that of `Trainer.train`.
+        Args:
+            resume_from_checkpoint: The folder of a checkpoint, or True for the last one in `args.output_dir`. The run
+                continues with bit-identical results.
+            trial: Refused. Every trial of a search would spend the budget again.
+            ignore_keys_for_eval: That of `Trainer.train`.
 
         The result's `training_loss` is NaN, unless `log_loss_without_privacy` was set.
         """

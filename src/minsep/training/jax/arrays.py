@@ -15,7 +15,8 @@ enable_x64: Any = getattr(jax if hasattr(jax, "enable_x64") else jax.experimenta
 def to_array(value: Any) -> tuple[NDArray[Any], str] | None:
     """Return a JAX array as a NumPy array and the name of its dtype; None for any other value.
 
-    - `value`: a JAX array. NumPy lacks some of its dtypes: their bits are kept as integers.
+    Args:
+        value: A JAX array. NumPy lacks some of its dtypes: their bits are kept as integers.
 
     >>> array, dtype = to_array(jnp.array([1.0, 2.0], dtype=jnp.bfloat16))
     >>> from_array(array, dtype)
@@ -31,7 +32,8 @@ def to_array(value: Any) -> tuple[NDArray[Any], str] | None:
 def from_array(array: NDArray[Any], name: str) -> jax.Array:
     """Return the JAX array that `to_array` was given.
 
-    - `array`: the NumPy array.
-    - `name`: the name of the dtype.
+    Args:
+        array: The NumPy array.
+        name: The name of the dtype.
     """
     return jnp.asarray(array.view(jnp.dtype(name)))

@@ -25,11 +25,12 @@ def clipped_gradient(
 ) -> Callable[[Tree, Tree, Tree, jax.Array, Tree | None], Tree]:
     """Return a compiled function of (parameters, inputs, targets, mask, scales): the sum of clipped gradients.
 
-    - `loss(parameters, input, target)` is the loss of one example.
-    - `clip_norm`: bound on the norm of the gradient of one example, over all parameters.
-    - `micro_batch`: number of examples whose gradients are in memory at once.
-    - `per_layer`: whether each of K layers is clipped to `clip_norm / sqrt(K)` instead. Leaves of one parent in the
-      tree are a layer.
+    Args:
+        loss: The loss of one example.
+        clip_norm: Bound on the norm of the gradient of one example, over all parameters.
+        micro_batch: Number of examples whose gradients are in memory at once.
+        per_layer: Whether each of K layers is clipped to `clip_norm / sqrt(K)` instead. Leaves of one parent in the
+            tree are a layer.
 
     The arguments of the compiled function:
 
@@ -92,9 +93,10 @@ def clipped_gradient(
 def padded(examples: Tree, count: int, micro_batch: int) -> tuple[Any, ...]:
     """Return arrays padded to a multiple of `micro_batch`, and a mask that is false for the padding.
 
-    - `examples`: a tuple of arrays, or of trees of arrays, whose first dimension counts the examples.
-    - `count`: number of examples.
-    - `micro_batch`: that of `clipped_gradient`.
+    Args:
+        examples: A tuple of arrays, or of trees of arrays, whose first dimension counts the examples.
+        count: Number of examples.
+        micro_batch: That of `clipped_gradient`.
 
     With few different sizes there are few compilations. Padding repeats the first example, so its gradient is finite if
     that of the first example is.
@@ -126,7 +128,8 @@ def _factors(gradients: Tree, clip_norm: float, per_layer: bool) -> Tree:
 def norms_of(parts: list[jax.Array]) -> jax.Array:
     """Return the norm of each row over several matrices.
 
-    - `parts`: matrices with one row for each example.
+    Args:
+        parts: Matrices with one row for each example.
 
     A sum of squares in single precision loses the small entries of a long row. So norms are taken of short pieces, then
     of pieces of these norms, until one norm remains.

@@ -18,7 +18,8 @@ from minsep.training.jax.arrays import enable_x64
 class NoiseState(NamedTuple):
     """The state of correlated noise between two steps.
 
-    - `position`: number of rows released so far. Past rows are kept on the host.
+    Args:
+        position: Number of rows released so far. Past rows are kept on the host.
     """
 
     position: jax.Array
@@ -27,11 +28,12 @@ class NoiseState(NamedTuple):
 class Releases:
     """Noisy sums as a pure function of the sums and of the number of their row. A row is released with one sum only.
 
-    - `mechanism`: provides C and the noise multiplier.
-    - `size`: number of values of a sum.
-    - `key`: the secret key, from `Mechanism.noise_key`.
-    - `clip_norm`: bound on the norm of the gradient of one example.
-    - `divisor`: what noisy sums are divided by.
+    Args:
+        mechanism: Provides C and the noise multiplier.
+        size: Number of values of a sum.
+        key: The secret key, from `Mechanism.noise_key`.
+        clip_norm: Bound on the norm of the gradient of one example.
+        divisor: What noisy sums are divided by.
 
     Rows in order are cheap. An earlier row, or one that was skipped to, costs all rows before it.
     """
@@ -49,8 +51,9 @@ class Releases:
         They are NaN beyond the last row, where sums cannot be released, and where the row was released with other sums:
         the difference of the two would have no noise.
 
-        - `position`: number of the row, from 0.
-        - `sums`: a flat array in float64.
+        Args:
+            position: Number of the row, from 0.
+            sums: A flat array in float64.
         """
         noisy, row = np.array(sums, dtype=np.float64), int(position)
         bits = noisy.view(np.uint64)
@@ -83,10 +86,11 @@ class Releases:
 def released(releases: Releases, position: jax.Array, sums: jax.Array, dtype: Any) -> jax.Array:
     """Return noisy sums, also within compiled code. They are computed on the host.
 
-    - `releases`: adds the noise.
-    - `position`: number of the row, from 0.
-    - `sums`: a flat vector.
-    - `dtype`: that of the result.
+    Args:
+        releases: Adds the noise.
+        position: Number of the row, from 0.
+        sums: A flat vector.
+        dtype: That of the result.
     """
 
     def on_host(position: Any, words: Any) -> NDArray[Any]:
@@ -105,7 +109,8 @@ def released(releases: Releases, position: jax.Array, sums: jax.Array, dtype: An
 def size_of(tree: Any) -> int:
     """Return the number of values of all leaves of a tree.
 
-    - `tree`: arrays.
+    Args:
+        tree: Arrays.
     """
     return sum(np.size(leaf) for leaf in jax.tree.leaves(tree))
 
@@ -113,7 +118,8 @@ def size_of(tree: Any) -> int:
 def flattened(tree: Any) -> jax.Array:
     """Return the leaves of a tree as one vector in double precision, in or outside of compiled code.
 
-    - `tree`: arrays of float64, in the order of `jax.tree.leaves`. Others are refused.
+    Args:
+        tree: Arrays of float64, in the order of `jax.tree.leaves`. Others are refused.
     """
     leaves = jax.tree.leaves(tree)
     for leaf in leaves:
@@ -129,8 +135,9 @@ def flattened(tree: Any) -> jax.Array:
 def unflattened(flat: jax.Array, like: Any) -> Any:
     """Return a tree whose leaves are parts of a vector.
 
-    - `flat`: the vector.
-    - `like`: a tree of arrays of the shapes of the leaves.
+    Args:
+        flat: The vector.
+        like: A tree of arrays of the shapes of the leaves.
     """
     leaves, structure = jax.tree.flatten(like)
     ends = np.cumsum([np.size(leaf) for leaf in leaves])

@@ -29,24 +29,25 @@ class PrivateTraining(Training):
     gradient, also for an empty batch. The noise is added on the host, as `minsep.release` does. The same seed gives the
     same batches and noise as `minsep.training.torch.PrivateTraining`.
 
-    - `parameters`: a tree of arrays, the initial values.
-    - `loss(parameters, input, target)` is the loss of one example.
-    - `optimizer`: any gradient transformation of optax.
-    - `mechanism`: provides batches and noise.
-    - `num_examples`: size of the dataset.
-    - `clip_norm`: bound on the norm of the gradient of one example, over all parameters.
-    - `expected_batch`: the public divisor, never the actual batch size. None is the expected batch size of the sampling
-      scheme.
-    - `micro_batch`: number of examples whose gradients are in memory at once. Batches are padded to a multiple of it.
-    - `per_layer`: whether each of K layers is clipped to `clip_norm / sqrt(K)`. Leaves of one parent in the tree are a
-      layer.
-    - `scale_stability`: turns Adam into scale-then-privatize, as `minsep.training.torch.ScaleThenPrivatize` does. None
-      leaves the gradients unscaled. A clip norm at which the second moments would feed on their own noise gives a
-      warning that names the largest stable one.
-    - `certificate`: must be for this mechanism and have passed. Both are read from it, not verified.
-    - `verify`: whether the samples of the certificate are drawn again, which takes as long as `minsep.verify`. A
-      certificate that does not hold is refused.
-    - `seed`: makes the run reproducible, and is as secret as the data. None is a key from the operating system.
+    Args:
+        parameters: A tree of arrays, the initial values.
+        loss: The loss of one example.
+        optimizer: Any gradient transformation of optax.
+        mechanism: Provides batches and noise.
+        num_examples: Size of the dataset.
+        clip_norm: Bound on the norm of the gradient of one example, over all parameters.
+        expected_batch: The public divisor, never the actual batch size. None is the expected batch size of the sampling
+            scheme.
+        micro_batch: Number of examples whose gradients are in memory at once. Batches are padded to a multiple of it.
+        per_layer: Whether each of K layers is clipped to `clip_norm / sqrt(K)`. Leaves of one parent in the tree are a
+            layer.
+        scale_stability: Turns Adam into scale-then-privatize, as `minsep.training.torch.ScaleThenPrivatize` does. None
+            leaves the gradients unscaled. A clip norm at which the second moments would feed on their own noise gives a
+            warning that names the largest stable one.
+        certificate: Must be for this mechanism and have passed. Both are read from it, not verified.
+        verify: Whether the samples of the certificate are drawn again, which takes as long as `minsep.verify`. A
+            certificate that does not hold is refused.
+        seed: Makes the run reproducible, and is as secret as the data. None is a key from the operating system.
 
     >>> import minsep
     >>> inputs, targets = np.ones((500, 4), dtype=np.float32), np.ones(500, dtype=np.float32)

@@ -18,11 +18,12 @@ def privatize(
 ) -> optax.GradientTransformation:
     """Return the transformation of sums of clipped gradients to (sum + clip_norm * row of C^-1 Z) / expected batch.
 
-    - `mechanism`: provides C and the noise multiplier.
-    - `clip_norm`: the norm to which the gradients in the sums were clipped.
-    - `expected_batch`: the public divisor, never the actual batch size.
-    - `seed`: makes the noise reproducible, and is as secret as the data. None is a fresh key from the operating system.
-      Such a key cannot be saved: `PrivateTraining` has checkpoints.
+    Args:
+        mechanism: Provides C and the noise multiplier.
+        clip_norm: The norm to which the gradients in the sums were clipped.
+        expected_batch: The public divisor, never the actual batch size.
+        seed: Makes the noise reproducible, and is as secret as the data. None is a fresh key from the operating system.
+            Such a key cannot be saved: `PrivateTraining` has checkpoints.
 
     Sums go to the host, where `minsep.release` adds the noise in double precision and rounds to a public grid, through
     a callback that is a pure function of (key, row, sums). Sums must be float64, as `clipped_gradient` returns them.

@@ -33,13 +33,14 @@ _USUAL_MICRO_BATCH = 32
 class ClippedSum:
     """Sums the gradients of examples, each clipped to a norm over all trainable parameters.
 
-    - `model`: the model. Layers that mix or store examples are refused.
-    - `loss(outputs, targets)` is called for one example at a time, as a batch of one.
-    - `clip_norm`: bound on the norm of the gradient of one example.
-    - `micro_batch`: number of examples in memory at once. "auto" measures at the first step how many fit.
-    - `per_layer`: whether the parameters of each of K modules are clipped separately to `clip_norm / sqrt(K)`. The
-      whole gradient is then also bounded by `clip_norm`.
-    - `clipping`: "vmap" or "ghost" for the method, or "auto" for the one that suits the size of the model.
+    Args:
+        model: The model. Layers that mix or store examples are refused.
+        loss: Called for one example at a time, as a batch of one.
+        clip_norm: Bound on the norm of the gradient of one example.
+        micro_batch: Number of examples in memory at once. "auto" measures at the first step how many fit.
+        per_layer: Whether the parameters of each of K modules are clipped separately to `clip_norm / sqrt(K)`. The
+            whole gradient is then also bounded by `clip_norm`.
+        clipping: "vmap" or "ghost" for the method, or "auto" for the one that suits the size of the model.
 
     Sums are flat vectors, in the order in which the model lists its parameters. A model that `vmap` cannot run is run
     one example at a time.
@@ -70,7 +71,8 @@ class ClippedSum:
     def set_gradients(self, flat: Tensor) -> None:
         """Give the parameters their gradients.
 
-        - `flat`: the gradients.
+        Args:
+            flat: The gradients.
         """
         for parameter, part in zip(self.parameters.values(), self.parts(flat).values(), strict=True):
             # A copy: in float64 it would share memory with the next sum.

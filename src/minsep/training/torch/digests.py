@@ -11,7 +11,8 @@ _INTEGER_OF_BYTES = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.in
 def digest(tensor: Tensor) -> tuple[int, int]:
     """Return sums of a tensor's bits: any one changed entry changes the first of them.
 
-    - `tensor`: a tensor, or what a process holds of it.
+    Args:
+        tensor: A tensor, or what a process holds of it.
 
     >>> digest(torch.zeros(3)) == digest(torch.tensor([0.0, 0.0, 1e-30]))
     False

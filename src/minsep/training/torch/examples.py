@@ -13,7 +13,8 @@ Examples = Any
 def count_examples(examples: Examples) -> int:
     """Return how many examples there are.
 
-    - `examples`: tensors whose first dimension counts examples, or None for an empty batch.
+    Args:
+        examples: Tensors whose first dimension counts examples, or None for an empty batch.
 
     >>> count_examples({"words": torch.zeros(3, 5), "mask": torch.zeros(3, 5)})
     3
@@ -29,8 +30,9 @@ def count_examples(examples: Examples) -> int:
 def refuse_devices(device: torch.device, **examples: Examples) -> None:
     """Refuse examples that are not where the model is.
 
-    - `device`: where the model is.
-    - `examples`: the examples, by the name of the argument.
+    Args:
+        device: Where the model is.
+        examples: The examples, by the name of the argument.
     """
     for name, tree in examples.items():
         for tensor in [] if tree is None else leaves(tree):
@@ -44,8 +46,9 @@ def refuse_devices(device: torch.device, **examples: Examples) -> None:
 def each(change: Callable[[Tensor], Tensor], tree: Examples) -> Examples:
     """Return a tree of changed tensors. None stays None.
 
-    - `change`: returns the new tensor for a tensor.
-    - `tree`: the examples. Mappings of any kind become dicts, and lists become tuples.
+    Args:
+        change: Returns the new tensor for a tensor.
+        tree: The examples. Mappings of any kind become dicts, and lists become tuples.
     """
     if tree is None:
         return None
@@ -59,7 +62,8 @@ def each(change: Callable[[Tensor], Tensor], tree: Examples) -> Examples:
 def leaves(tree: Examples) -> list[Tensor]:
     """Return all tensors of a tree.
 
-    - `tree`: the examples. Anything but tensors with a first dimension is refused.
+    Args:
+        tree: The examples. Anything but tensors with a first dimension is refused.
     """
     if isinstance(tree, Mapping):
         tree = tuple(tree.values())
@@ -77,7 +81,8 @@ def leaves(tree: Examples) -> list[Tensor]:
 def arguments(inputs: Examples) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the positional and the named arguments of a model.
 
-    - `inputs`: a tensor, a tuple of arguments or a dict of named arguments.
+    Args:
+        inputs: A tensor, a tuple of arguments or a dict of named arguments.
     """
     if isinstance(inputs, dict):
         return (), inputs
@@ -87,7 +92,8 @@ def arguments(inputs: Examples) -> tuple[tuple[Any, ...], dict[str, Any]]:
 def signature(tree: Examples) -> Any:
     """Return the shapes and dtypes of single examples, which decide the shapes in a forward pass.
 
-    - `tree`: the examples.
+    Args:
+        tree: The examples.
     """
     if isinstance(tree, dict):
         return tuple((name, signature(value)) for name, value in tree.items())

@@ -14,8 +14,9 @@ from minsep.training.torch.sharded.shards import local_part
 class FirstStep:
     """Compares the parameters of a model before and after its first update with a learning rate above zero.
 
-    - `model`: the model.
-    - `optimizer`: updates its trainable parameters.
+    Args:
+        model: The model.
+        optimizer: Updates its trainable parameters.
     """
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:

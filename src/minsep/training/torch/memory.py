@@ -20,9 +20,10 @@ _OPERATIONS_BETWEEN_CLEARINGS = 32
 def fitting_micro_batch(compute: Callable[[int], object], device: torch.device, available: int | None = None) -> int:
     """Return how many examples to hold in memory at once: a power of two.
 
-    - `compute`: computes the gradients of that many examples.
-    - `device`: where they are computed.
-    - `available`: bytes of memory. None asks the system.
+    Args:
+        compute: Computes the gradients of that many examples.
+        device: Where they are computed.
+        available: Bytes of memory. None asks the system.
 
     >>> fitting_micro_batch(lambda size: torch.zeros(size, 1000).sum(), torch.device("cpu"), available=100_000)
     4
@@ -38,8 +39,9 @@ def fitting_micro_batch(compute: Callable[[int], object], device: torch.device, 
 def peak_memory(compute: Callable[[], object], device: torch.device) -> int:
     """Return the largest number of bytes in tensors that a computation holds at once.
 
-    - `compute`: the computation.
-    - `device`: where it runs.
+    Args:
+        compute: The computation.
+        device: Where it runs.
 
     >>> peak_memory(lambda: torch.zeros(1000).double(), torch.device("cpu"))
     12000
@@ -57,7 +59,8 @@ def peak_memory(compute: Callable[[], object], device: torch.device) -> int:
 def available_memory(device: torch.device) -> int:
     """Return how many bytes of memory can still be used.
 
-    - `device`: whose memory.
+    Args:
+        device: Whose memory.
     """
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])

@@ -27,24 +27,27 @@ class Gradients(ABC):
     def norms(self, names: list[str], scales: dict[str, Tensor] | None) -> Tensor:
         """Return the norm of each example's gradient over some parameters, in double precision and never too small.
 
-        - `names`: the parameters.
-        - `scales`: what gradients are multiplied by, by parameter; None leaves them unscaled.
+        Args:
+            names: The parameters.
+            scales: What gradients are multiplied by, by parameter; None leaves them unscaled.
         """
 
     @abstractmethod
     def add_to(self, totals: dict[str, Tensor], names: list[str], factors: Tensor) -> None:
         """Add the gradients times their factors to totals in double precision. Called once for each parameter.
 
-        - `totals`: flat totals by parameter, changed in place.
-        - `names`: the parameters.
-        - `factors`: one for each example.
+        Args:
+            totals: Flat totals by parameter, changed in place.
+            names: The parameters.
+            factors: One for each example.
         """
 
 
 class Method(ABC):
     """A way to compute the gradients of the examples of a micro-batch.
 
-    - `objective`: the model and its loss.
+    Args:
+        objective: The model and its loss.
     """
 
     def __init__(self, objective: Objective) -> None:
@@ -62,7 +65,8 @@ class Method(ABC):
 class Rows(Gradients):
     """Gradients as matrices with one row for each example.
 
-    - `rows`: a matrix for each parameter.
+    Args:
+        rows: A matrix for each parameter.
     """
 
     def __init__(self, rows: dict[str, Tensor]) -> None:
@@ -71,8 +75,9 @@ class Rows(Gradients):
     def norms(self, names: list[str], scales: dict[str, Tensor] | None) -> Tensor:
         """Return the norm of each row over some parameters.
 
-        - `names`: the parameters.
-        - `scales`: what gradients are multiplied by. From then on they stay scaled.
+        Args:
+            names: The parameters.
+            scales: What gradients are multiplied by. From then on they stay scaled.
         """
         if scales is not None:
             self._rows.update({name: self._rows[name] * scales[name] for name in names})
@@ -81,9 +86,10 @@ class Rows(Gradients):
     def add_to(self, totals: dict[str, Tensor], names: list[str], factors: Tensor) -> None:
         """Add the rows times their factors, and forget them.
 
-        - `totals`: flat totals by parameter, changed in place.
-        - `names`: the parameters.
-        - `factors`: one for each example.
+        Args:
+            totals: Flat totals by parameter, changed in place.
+            names: The parameters.
+            factors: One for each example.
         """
         for name in names:
             add_rows(totals[name], self._rows.pop(name), factors)
@@ -140,7 +146,8 @@ class OneByOne(Method):
 def without_gradients(objective: Objective) -> Iterator[None]:
     """Enter a block without gradients in the parameters, and leave no new ones behind.
 
-    - `objective`: the model and its loss.
+    Args:
+        objective: The model and its loss.
     """
     before = {name: value.grad for name, value in objective.model.named_parameters()}
     try:
@@ -155,8 +162,9 @@ def without_gradients(objective: Objective) -> Iterator[None]:
 def as_rows(gradients: Tensor, dtype: torch.dtype) -> Tensor:
     """Return gradients as a matrix with one row for each example.
 
-    - `gradients`: the first dimension counts examples.
-    - `dtype`: dtype of the result.
+    Args:
+        gradients: The first dimension counts examples.
+        dtype: Dtype of the result.
     """
     return gradients.detach().reshape(len(gradients), -1).to(dtype)
 
@@ -164,7 +172,8 @@ def as_rows(gradients: Tensor, dtype: torch.dtype) -> Tensor:
 def norms_of(parts: list[Tensor]) -> Tensor:
     """Return the norm of each row over several matrices, in double precision.
 
-    - `parts`: matrices with one row for each example.
+    Args:
+        parts: Matrices with one row for each example.
 
     A sum of squares in single precision loses the small entries of a long row. So norms are taken of short pieces, and
     then of these norms.
@@ -186,9 +195,10 @@ def norms_of(parts: list[Tensor]) -> Tensor:
 def add_rows(total: Tensor, rows: Tensor, factors: Tensor) -> None:
     """Add rows times their factors in the precision of the total, a few columns at a time to save memory.
 
-    - `total`: a flat vector, changed in place.
-    - `rows`: one for each example.
-    - `factors`: one for each example.
+    Args:
+        total: A flat vector, changed in place.
+        rows: One for each example.
+        factors: One for each example.
     """
     for start in range(0, rows.shape[1], _COLUMNS_AT_ONCE):
         part = slice(start, start + _COLUMNS_AT_ONCE)

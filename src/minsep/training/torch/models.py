@@ -20,7 +20,8 @@ _BATCH_NORMS = (nn.modules.batchnorm._BatchNorm, nn.SyncBatchNorm)
 def refuse_model(model: nn.Module) -> None:
     """Refuse a model with layers that mix or store examples, with sparse gradients, or on several devices.
 
-    - `model`: the model, not wrapped for parallel training.
+    Args:
+        model: The model, not wrapped for parallel training.
 
     >>> refuse_model(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
     Traceback (most recent call last):
@@ -53,7 +54,8 @@ its statistics with .eval().
 def refuse_mixing(model: nn.Module) -> None:
     """Refuse batch normalisation that uses statistics of a batch. Its mode may change between steps.
 
-    - `model`: the model.
+    Args:
+        model: The model.
     """
     for name, layer in model.named_modules():
         if isinstance(layer, _BATCH_NORMS) and (layer.training or layer.running_mean is None):
@@ -82,7 +84,8 @@ class ModelChangedError(ValueError):
 def refusing_memory(**modules: Any) -> Iterator[None]:
     """Refuse a block of code in which a layer changes what it holds, parameters and buffers included.
 
-    - `modules`: the model and the loss, by their names. What is not a module is not looked at.
+    Args:
+        modules: The model and the loss, by their names. What is not a module is not looked at.
     """
     watched = {place: module for place, module in modules.items() if isinstance(module, nn.Module)}
     before = {place: _held(module) for place, module in watched.items()}
@@ -147,7 +150,8 @@ def _content(tensor: Tensor) -> Any:
 class LayerAtFault:
     """A block that knows in which layer an error was raised: `name` is '' and `kind` the model's if in none.
 
-    - `model`: the model that runs in the block.
+    Args:
+        model: The model that runs in the block.
     """
 
     def __init__(self, model: nn.Module) -> None:

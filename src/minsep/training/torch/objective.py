@@ -17,8 +17,9 @@ class Loss(Protocol):
     def __call__(self, outputs: Any, targets: Any, /) -> Tensor:
         """Return the loss.
 
-        - `outputs`: what the model returned for a batch of one.
-        - `targets`: the targets, a batch of one. None if the step was given none.
+        Args:
+            outputs: What the model returned for a batch of one.
+            targets: The targets, a batch of one. None if the step was given none.
         """
         ...
 
@@ -26,8 +27,9 @@ class Loss(Protocol):
 class Objective:
     """The loss of one example as a function of the trainable parameters.
 
-    - `model`: the model. Layers that mix or store examples are refused.
-    - `loss(outputs, targets)` is called for one example at a time, as a batch of one.
+    Args:
+        model: The model. Layers that mix or store examples are refused.
+        loss: Called for one example at a time, as a batch of one.
 
     Flat vectors have the order in which the model lists its parameters. The attribute `dtype` is that of per-example
     gradients: float64 if a parameter has it, and float32 otherwise.
@@ -69,7 +71,8 @@ class Objective:
     def parts(self, flat: Tensor) -> dict[str, Tensor]:
         """Return the parts of a flat vector by the names of their parameters.
 
-        - `flat`: the vector. The parts share its memory.
+        Args:
+            flat: The vector. The parts share its memory.
         """
         pieces = torch.split(flat, self._sizes)
         return dict(zip(self.parameters, pieces, strict=True))

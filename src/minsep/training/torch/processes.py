@@ -14,7 +14,8 @@ from torch import distributed as together
 class Processes:
     """This process in the default group. Without a group it is the only one.
 
-    - `device`: where tensors must be so that processes can exchange them.
+    Args:
+        device: Where tensors must be so that processes can exchange them.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -26,7 +27,8 @@ class Processes:
     def shared_seed(self, seed: int | None) -> int | None:
         """Return the seed that all processes use.
 
-        - `seed`: the seed. If it is None and there are several processes, the first one draws a seed for all.
+        Args:
+            seed: The seed. If it is None and there are several processes, the first one draws a seed for all.
         """
         if self.count == 1 or seed is not None:
             return seed
@@ -37,7 +39,8 @@ class Processes:
     def agree(self, on: str) -> None:
         """Refuse processes that were given different arguments: their batches and noise would not match.
 
-        - `on`: the arguments as text, which must be the same in all processes.
+        Args:
+            on: The arguments as text, which must be the same in all processes.
         """
         if self.count == 1:
             return
@@ -53,7 +56,8 @@ class Processes:
     def share_tensors(self, tensors: list[Tensor]) -> None:
         """Set tensors to those of the first process.
 
-        - `tensors`: changed in place, and in the same order in all processes.
+        Args:
+            tensors: Changed in place, and in the same order in all processes.
         """
         if self.count > 1:
             for tensor in tensors:
@@ -62,7 +66,8 @@ class Processes:
     def columns(self, size: int) -> tuple[int, int]:
         """Return the start and end of this process's part of a flat vector.
 
-        - `size`: length of the vector. It must be at least the number of processes.
+        Args:
+            size: Length of the vector. It must be at least the number of processes.
         """
         if size < self.count:
             raise ValueError(f"The model has {size} parameters, but {self.count} processes need at least one each.")
@@ -71,7 +76,8 @@ class Processes:
     def sum_of_part(self, flat: Tensor) -> Tensor:
         """Return this process's part of the sum of the vectors of all processes, added up in their order.
 
-        - `flat`: the vector of this process. Its parts are those of `columns`.
+        Args:
+            flat: The vector of this process. Its parts are those of `columns`.
         """
         sizes = self._sizes(flat)
         received = flat.new_empty(self.count, sizes[self.rank])
@@ -84,8 +90,9 @@ class Processes:
     def share_part(self, part: Tensor, flat: Tensor) -> None:
         """Set a vector to the parts of all processes.
 
-        - `part`: the part of this process.
-        - `flat`: changed in place.
+        Args:
+            part: The part of this process.
+            flat: Changed in place.
         """
         sizes = self._sizes(flat)
         together.all_to_all_single(flat, part.repeat(self.count), sizes, [sizes[self.rank]] * self.count)
@@ -99,9 +106,10 @@ class Processes:
     ) -> NDArray[np.floating] | None:
         """Return whole rows in the first process, and None in the others.
 
-        - `part`: the columns of the rows that this process holds.
-        - `columns`: the parts (begin, end) of a whole row that these are.
-        - `size`: length of a whole row.
+        Args:
+            part: The columns of the rows that this process holds.
+            columns: The parts (begin, end) of a whole row that these are.
+            size: Length of a whole row.
         """
         if self.count == 1:
             return part
@@ -123,7 +131,8 @@ class Processes:
     def all_true(self, answer: bool) -> bool:
         """Return whether the answer is true in all processes.
 
-        - `answer`: that of this process.
+        Args:
+            answer: That of this process.
         """
         if self.count == 1:
             return answer
@@ -140,7 +149,8 @@ class Processes:
 def columns_of(parts: list[tuple[int, int]]) -> NDArray[np.int64]:
     """Return the numbers of all columns in some parts of a row.
 
-    - `parts`: (begin, end) of each.
+    Args:
+        parts: (begin, end) of each.
 
     >>> columns_of([(0, 2), (5, 7)]).tolist()
     [0, 1, 5, 6]

@@ -26,7 +26,8 @@ _DRAWN_BY_OWN_GENERATORS = {"_cudnn_rnn", "miopen_rnn", "_lstm_mps"}
 class DrawsOfExamples(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A block in which every example of a micro-batch under `vmap(..., randomness="different")` draws its own numbers.
 
-    - `seeds`: returns the seeds of the examples. It is called at the first random operation.
+    Args:
+        seeds: Returns the seeds of the examples. It is called at the first random operation.
 
     The numbers are a function of the example's seed and of how many draws it made before, for dropout and for any other
     random operation of torch. Operations whose numbers cannot be drawn separately for each example are refused.
@@ -121,7 +122,8 @@ class DrawsOfExamples(TorchDispatchMode):  # type: ignore[no-untyped-call]
 class SeededExample(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A block for a single example, which draws from generators that are seeded for it alone.
 
-    - `seeds`: returns the seed of the example, in a list.
+    Args:
+        seeds: Returns the seed of the example, in a list.
 
     Unlike `DrawsOfExamples` it allows every random operation, also in a forward pass that is repeated by checkpointing.
     Generators that examples would share are refused.
@@ -176,8 +178,9 @@ def torch_kept() -> Iterator[None]:
 class SeededItems(Dataset[Any]):
     """The items of a dataset. The generators of torch, NumPy and `random` are seeded before each item is made.
 
-    - `dataset`: the dataset. It must have `__getitem__` by index.
-    - `seeds`: the seeds of the examples.
+    Args:
+        dataset: The dataset. It must have `__getitem__` by index.
+        seeds: The seeds of the examples.
     """
 
     def __init__(self, dataset: Dataset[Any], seeds: ExampleSeeds) -> None:
@@ -188,7 +191,8 @@ class SeededItems(Dataset[Any]):
     def __getitems__(self, batch: tuple[int, list[int]]) -> tuple[bytes, list[Any]]:
         """Return (seed of the batch, items).
 
-        - `batch`: (step, indices).
+        Args:
+            batch: (step, indices).
         """
         step, indices = batch
         items = []
@@ -202,7 +206,8 @@ class SeededItems(Dataset[Any]):
 class SeededCollate:
     """A collate function that allows empty batches. The generators are seeded for the step.
 
-    - `collate`: makes one batch of a list of items.
+    Args:
+        collate: Makes one batch of a list of items.
     """
 
     def __init__(self, collate: Callable[[list[Any]], Any]) -> None:
@@ -211,7 +216,8 @@ class SeededCollate:
     def __call__(self, batch: tuple[bytes, list[Any]]) -> Any:
         """Return the collated items of a batch; (None, None) for an empty one.
 
-        - `batch`: (seed of the batch, items).
+        Args:
+            batch: (seed of the batch, items).
         """
         seed, items = batch
         if not items:

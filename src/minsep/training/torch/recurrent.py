@@ -14,8 +14,9 @@ Cell = Callable[[Tensor, State, Sequence[Tensor]], State]
 def unfused(fused: Callable[..., Any], *arguments: Any) -> Any:
     """Return what a fused recurrent function returns, computed step by step. Packed sequences stay fused.
 
-    - `fused`: one of `FUSED`.
-    - `arguments`: its arguments, as `nn.RNN`, `nn.GRU` and `nn.LSTM` pass them.
+    Args:
+        fused: One of `FUSED`.
+        arguments: Its arguments, as `nn.RNN`, `nn.GRU` and `nn.LSTM` pass them.
     """
     # A packed sequence has its weights where others say whether there are biases.
     return fused(*arguments) if isinstance(arguments[3], list | tuple) else _run(_CELLS[fused], *arguments)

@@ -15,7 +15,8 @@ from minsep.training.torch.sharded.shards import local_part
 class ScaleThenPrivatize:
     """Adam whose gradients are scaled to a common size in all coordinates before clipping and noise.
 
-    - `stability`: the scales are 1 / (sqrt(v) + stability). With a large one this is plain Adam on noisy gradients.
+    Args:
+        stability: The scales are 1 / (sqrt(v) + stability). With a large one this is plain Adam on noisy gradients.
 
     Here v is Adam's estimate of second moments from the previous steps, a function of earlier releases. After the noise
     is added, the gradient is divided by the scales. The clip norm bounds scaled gradients. Algorithm 8 of
@@ -33,8 +34,9 @@ class ScaleThenPrivatize:
     def scales(self, optimizer: torch.optim.Optimizer, clipped: ClippedSum | ShardedSum) -> Tensor:
         """Return the scales of the next step, as a flat vector.
 
-        - `optimizer`: Adam or AdamW, which holds the second moments.
-        - `clipped`: provides the order of the parameters.
+        Args:
+            optimizer: Adam or AdamW, which holds the second moments.
+            clipped: Provides the order of the parameters.
         """
         flat = torch.zeros(clipped.held, dtype=clipped.dtype, device=clipped.device)
         for parameter, part in zip(clipped.parameters.values(), clipped.parts(flat).values(), strict=True):

@@ -14,7 +14,8 @@ _INTEGER_OF_BYTES = {1: torch.uint8, 2: torch.int16}
 def to_array(value: Any) -> tuple[NDArray[Any], str] | None:
     """Return a tensor as a NumPy array and the name of its dtype; None for any other value.
 
-    - `value`: a tensor, on any device.
+    Args:
+        value: A tensor, on any device.
 
     >>> array, dtype = to_array(torch.tensor([1.0, 2.0], dtype=torch.bfloat16))
     >>> from_array(array, dtype)
@@ -32,8 +33,9 @@ def to_array(value: Any) -> tuple[NDArray[Any], str] | None:
 def from_array(array: NDArray[Any], name: str) -> Tensor:
     """Return the tensor that `to_array` was given, on the host.
 
-    - `array`: the NumPy array.
-    - `name`: the name of the dtype. One that torch does not know is refused.
+    Args:
+        array: The NumPy array.
+        name: The name of the dtype. One that torch does not know is refused.
     """
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype):

@@ -47,29 +47,31 @@ class PrivateTraining(Training):
     gradient, also for an empty batch. The noisy sum is rounded to a public grid, as `minsep.release` does. A step
     returns nothing, because losses and norms of a batch are not private.
 
-    - `model`: any module without layers that mix or store examples.
-    - `loss(outputs, targets)` is called for one example at a time, as a batch of one.
-    - `optimizer`: any optimiser that steps with one dense gradient. It holds the trainable parameters of the model.
-    - `mechanism`: provides batches and noise.
-    - `num_examples`: size of the dataset.
-    - `clip_norm`: bound on the norm of the gradient of one example, over all parameters.
-    - `expected_batch`: the public divisor, never the actual batch size. None is the expected batch size of the sampling
-      scheme.
-    - `micro_batch`: number of examples in memory at once. The last micro-batch is padded to that size, so a size much
-      larger than a batch wastes time. "auto" measures at the first step how many fit into memory.
-    - `clipping`: "vmap" holds the gradient of every example of a micro-batch. "ghost" computes norms from what layers
-      saw, so that memory does not grow with examples times parameters. "auto" is "vmap" up to 256 MiB of gradients.
-    - `per_layer`: whether each of K modules is clipped to `clip_norm / sqrt(K)`.
-    - `noise`: "host" makes noise on the host. "device" makes and keeps the same noise where the model is. "auto" is
-      "host" for a model on the CPU, where that is faster, and "device" otherwise.
-    - `scaling`: scales gradients before they are clipped, for Adam. None leaves them unscaled. A clip norm at which
-      the second moments would feed on their own noise gives a warning that names the largest stable one.
-    - `schedule(step)` is a factor of the optimiser's learning rates, a function of the step (from 0) alone. None keeps
-      the learning rates.
-    - `certificate`: must be for this mechanism and have passed. Both are read from it, not verified.
-    - `verify`: whether the samples of the certificate are drawn again, which takes as long as `minsep.verify`. A
-      certificate that does not hold is refused.
-    - `seed`: makes the run reproducible, and is as secret as the data. None is a key from the operating system.
+    Args:
+        model: Any module without layers that mix or store examples.
+        loss: Called for one example at a time, as a batch of one.
+        optimizer: Any optimiser that steps with one dense gradient. It holds the trainable parameters of the model.
+        mechanism: Provides batches and noise.
+        num_examples: Size of the dataset.
+        clip_norm: Bound on the norm of the gradient of one example, over all parameters.
+        expected_batch: The public divisor, never the actual batch size. None is the expected batch size of the sampling
+            scheme.
+        micro_batch: Number of examples in memory at once. The last micro-batch is padded to that size, so a size much
+            larger than a batch wastes time. "auto" measures at the first step how many fit into memory.
+        clipping: "vmap" holds the gradient of every example of a micro-batch. "ghost" computes norms from what layers
+            saw, so that memory does not grow with examples times parameters. "auto" is "vmap" up to 256 MiB of
+            gradients.
+        per_layer: Whether each of K modules is clipped to `clip_norm / sqrt(K)`.
+        noise: "host" makes noise on the host. "device" makes and keeps the same noise where the model is. "auto" is
+            "host" for a model on the CPU, where that is faster, and "device" otherwise.
+        scaling: Scales gradients before they are clipped, for Adam. None leaves them unscaled. A clip norm at which the
+            second moments would feed on their own noise gives a warning that names the largest stable one.
+        schedule: A factor of the optimiser's learning rates, a function of the step (from 0) alone. None keeps the
+            learning rates.
+        certificate: Must be for this mechanism and have passed. Both are read from it, not verified.
+        verify: Whether the samples of the certificate are drawn again, which takes as long as `minsep.verify`. A
+            certificate that does not hold is refused.
+        seed: Makes the run reproducible, and is as secret as the data. None is a key from the operating system.
 
     Random numbers of the forward pass, such as dropout's, are a function of (secret key, step, index) for each example.
     `torch.manual_seed` has no effect on them. Under `torch.distributed` each process takes its share of a batch and
@@ -159,8 +161,9 @@ class PrivateTraining(Training):
     def loader(self, dataset: Dataset[Any], **options: Any) -> DataLoader[Any]:
         """Return a `DataLoader` of the examples of each remaining step. Its workers may read ahead.
 
-        - `dataset`: returns pairs of inputs and targets, by index. An empty batch is (None, None).
-        - `options`: those of `DataLoader`, such as `num_workers`. A `collate_fn` must keep the order of the items.
+        Args:
+            dataset: Returns pairs of inputs and targets, by index. An empty batch is (None, None).
+            options: Those of `DataLoader`, such as `num_workers`. A `collate_fn` must keep the order of the items.
 
         A loop that was left may be entered again: it continues after the last step. The generators of torch, NumPy and
         `random` are seeded from (secret key, step, index) before an item is made, for any number of workers, and from
@@ -192,10 +195,11 @@ class PrivateTraining(Training):
     def step(self, inputs: Examples, targets: Examples = None) -> None:
         """Train on the examples of the next batch: all of them, and no others.
 
-        - `inputs`: a tensor, or a tuple or dict of tensors: the arguments of the model. Their first dimension counts
-          the examples, in the order of the batch. None is an empty batch.
-        - `targets`: likewise, the second argument of the loss. None if the loss needs none, as that of a Hugging Face
-          model with labels among its inputs.
+        Args:
+            inputs: A tensor, or a tuple or dict of tensors: the arguments of the model. Their first dimension counts
+                the examples, in the order of the batch. None is an empty batch.
+            targets: Likewise, the second argument of the loss. None if the loss needs none, as that of a Hugging Face
+                model with labels among its inputs.
 
         An error in the model, the loss or the data leaves the step to be repeated, because nothing was released. A
         model that changes itself in its forward pass ends the run: it holds what it saw, without noise.

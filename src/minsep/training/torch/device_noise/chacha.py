@@ -16,8 +16,9 @@ from minsep.randomness.chacha import CONSTANTS, DOUBLE_ROUNDS
 def blocks(key: Sequence[int], inputs: Tensor) -> Tensor:
     """Return blocks of the generator: words by blocks, of int32.
 
-    - `key`: eight words.
-    - `inputs`: four words for each block (counter, then nonce), words by blocks, of int32.
+    Args:
+        key: Eight words.
+        inputs: Four words for each block (counter, then nonce), words by blocks, of int32.
 
     >>> zeros = blocks([0] * 8, torch.zeros(4, 1, dtype=torch.int32))
     >>> hex(int(zeros[0, 0]))  # the first words of the first vector of RFC 8439, appendix A.1: 76 b8 e0 ad

@@ -24,9 +24,10 @@ _MOST_DIFFERENCE_PER_RADIUS = 40 * 2.0**-53
 class DeviceNormals:
     """Rows of independent standard normal variates, made on a device.
 
-    - `key`: the secret key.
-    - `device`: where values are made. A device other than the host is first compared with the host, and refused if it
-      computes other values.
+    Args:
+        key: The secret key.
+        device: Where values are made. A device other than the host is first compared with the host, and refused if it
+            computes other values.
 
     >>> normals = DeviceNormals(Key.from_seed(0), torch.device("cpu"))
     >>> whole = normals.row(3, columns=(0, 3000))
@@ -43,8 +44,9 @@ class DeviceNormals:
     def row(self, row: int, columns: tuple[int, int]) -> Tensor:
         """Return a part of a row, in float64.
 
-        - `row`: number of the row, from 0.
-        - `columns`: (begin, end) of the part.
+        Args:
+            row: Number of the row, from 0.
+            columns: (begin, end) of the part.
         """
         return self._row(row, columns, self._device)
 
@@ -119,9 +121,10 @@ def _normals(radii: Tensor, angles: Tensor, more: Callable[[], Tensor]) -> Tenso
 def _normal_pairs(near: Tensor, angles: Tensor, upper: Tensor, fraction: Tensor | float) -> Tensor:
     """Return normal variates, stripes by columns, as `minsep.randomness.normals` does.
 
-    - `near`: 63 bits of the distance of a uniform number to 0, or to 1 where `upper`.
-    - `angles`: 52 bits of the angle, ten more of the distance, and two signs.
-    - `fraction`: where in its cell of 2^-74 the distance is.
+    Args:
+        near: 63 bits of the distance of a uniform number to 0, or to 1 where `upper`.
+        angles: 52 bits of the angle, ten more of the distance, and two signs.
+        fraction: Where in its cell of 2^-74 the distance is.
     """
     spare = (torch.where(upper, ~angles, angles) >> 2) & 0x3FF
     low = ((near & 0xFFF) << 10) | spare

@@ -19,7 +19,8 @@ The first dimension of both tensors counts examples; the others are those the la
 def rule_of(layer: nn.Module) -> Rule | None:
     """Return the rule of a layer; None if its kind has none.
 
-    - `layer`: a module. A subclass with a forward pass of its own is of another kind.
+    Args:
+        layer: A module. A subclass with a forward pass of its own is of another kind.
     """
     if "forward" in vars(layer) or "_conv_forward" in vars(layer):
         return None

@@ -20,7 +20,8 @@ from minsep.training.torch.vmapping import vmap_ready
 class Ghost(Method):
     """Gradients as products of what layers saw and of the gradients of what they returned.
 
-    - `objective`: the model and its loss.
+    Args:
+        objective: The model and its loss.
 
     The forward pass is that of single examples under `vmap`, so examples cannot mix. A parameter that belongs to a
     layer without a rule, or that is used outside its layers, has one row for each example, as with `Vmapped`.

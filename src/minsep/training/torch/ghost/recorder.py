@@ -14,7 +14,8 @@ Call = tuple[str, torch.Size, torch.dtype]
 class UsedElsewhere(Exception):  # noqa: N818 it asks for another attempt
     """A parameter is used outside its layer: what the layer sees is not its whole gradient.
 
-    - `name`: the parameter.
+    Args:
+        name: The parameter.
     """
 
     def __init__(self, name: str) -> None:
@@ -25,9 +26,10 @@ class UsedElsewhere(Exception):  # noqa: N818 it asks for another attempt
 class Recorder(TorchFunctionMode):
     """A block in which calls of layers are recorded, and uses of their parameters elsewhere are refused.
 
-    - `layers`: the layers by their names.
-    - `owners`: by the identity of a parameter its name and the names of the layers that may use it.
-    - `perturbations`: added to the outputs of the layers, in the order of their calls. None adds nothing.
+    Args:
+        layers: The layers by their names.
+        owners: By the identity of a parameter its name and the names of the layers that may use it.
+        perturbations: Added to the outputs of the layers, in the order of their calls. None adds nothing.
 
     The gradients of the perturbations are those of the outputs.
     """

@@ -18,8 +18,9 @@ _COST_OF_DOUBLE, _COST_OF_ROW_ENTRY = 2.5, 25.0
 class Product:
     """For each example the matrix sum_t left_t right_t^T, as of a linear layer.
 
-    - `left`: (examples, places, rows of the parameter).
-    - `right`: (examples, places, columns of the parameter).
+    Args:
+        left: (examples, places, rows of the parameter).
+        right: (examples, places, columns of the parameter).
     """
 
     left: Tensor
@@ -30,8 +31,9 @@ class Product:
 class Lookup:
     """For each example a matrix with `rows[s]` added to its row `index[s]`, as of an embedding.
 
-    - `index`: (examples, places).
-    - `rows`: (examples, places, columns of the parameter).
+    Args:
+        index: (examples, places).
+        rows: (examples, places, columns of the parameter).
     """
 
     index: Tensor
@@ -45,10 +47,11 @@ Use = Product | Lookup | Tensor
 class Uses:
     """The gradient of one parameter: the sum over all its uses in the forward pass, those of tied weights included.
 
-    - `shape`: that of the parameter.
-    - `dtype`: that of gradients of single examples.
-    - `examples`: how many examples there are.
-    - `device`: where they are.
+    Args:
+        shape: That of the parameter.
+        dtype: That of gradients of single examples.
+        examples: How many examples there are.
+        device: Where they are.
 
     Rows are made and kept if they are no larger than what they are made of. Otherwise norms and sums are computed apart
     and by the cheaper one of two ways. Rows of a few examples are made twice, in (places) x (entries of the parameter)
@@ -65,7 +68,8 @@ class Uses:
     def add(self, use: Use) -> None:
         """Add one use.
 
-        - `use`: what a call of a layer contributes.
+        Args:
+            use: What a call of a layer contributes.
         """
         match use:
             case Product():
@@ -79,8 +83,9 @@ class Uses:
     def squared_norms(self, scales: Tensor | None) -> Tensor:
         """Return the squared norm of each example's gradient, in double precision and never too small.
 
-        - `scales`: what gradients are multiplied by, entry by entry; None leaves them unscaled. From then on they stay
-          scaled.
+        Args:
+            scales: What gradients are multiplied by, entry by entry; None leaves them unscaled. From then on they stay
+                scaled.
         """
         if scales is not None or self._rows is not None or self._terms() >= self._shape.numel():
             self._rows = self._rows_of(slice(None))
@@ -95,8 +100,9 @@ class Uses:
     def add_to(self, total: Tensor, factors: Tensor) -> None:
         """Add the gradients times their factors to a total in double precision.
 
-        - `total`: flat, changed in place.
-        - `factors`: one for each example.
+        Args:
+            total: Flat, changed in place.
+            factors: One for each example.
         """
         if self._rows is not None:
             add_rows(total, self._rows, factors)

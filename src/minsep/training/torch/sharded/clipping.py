@@ -20,11 +20,12 @@ from minsep.training.torch.sharded.shards import Shards, local_part
 class ShardedSum:
     """Sums the clipped gradients of examples over all processes. Each process has its part of the sum.
 
-    - `model`: the model, after `fully_shard`.
-    - `loss(outputs, targets)` is called for one example at a time, as a batch of one.
-    - `clip_norm`: bound on the norm of the gradient of one example.
-    - `per_layer`: whether the parameters of each of K modules are clipped separately to `clip_norm / sqrt(K)`.
-    - `processes`: the number of processes.
+    Args:
+        model: The model, after `fully_shard`.
+        loss: Called for one example at a time, as a batch of one.
+        clip_norm: Bound on the norm of the gradient of one example.
+        per_layer: Whether the parameters of each of K modules are clipped separately to `clip_norm / sqrt(K)`.
+        processes: The number of processes.
 
     Each process runs its examples one by one. It then receives, for the example of every process, the part of the
     gradient that belongs to its own shard. Only norms are added up over the shards.
@@ -46,14 +47,16 @@ class ShardedSum:
     def parts(self, flat: Tensor) -> dict[str, Tensor]:
         """Return the parts of a flat vector by the names of their parameters.
 
-        - `flat`: what this process holds of a vector. The parts share its memory.
+        Args:
+            flat: What this process holds of a vector. The parts share its memory.
         """
         return dict(zip(self.parameters, torch.split(flat, list(self._shards.sizes.values())), strict=True))
 
     def set_gradients(self, flat: Tensor) -> None:
         """Give the parameters their gradients.
 
-        - `flat`: what this process holds of them.
+        Args:
+            flat: What this process holds of them.
         """
         for name, part in self.parts(flat).items():
             self.parameters[name].grad = self._shards.from_part(name, part.to(self.parameters[name].dtype, copy=True))

@@ -11,7 +11,8 @@ from torch import distributed as together
 class Exchange:
     """Takes the place of the reduce-scatter: adds nothing up, but gives every process its shard of each gradient.
 
-    - `model`: the sharded model.
+    Args:
+        model: The sharded model.
 
     Each process runs one example of its own. Where `fully_shard` would add up their gradients and scatter the sum, each
     process sends every other one the part that belongs to it, which is as much to send.
@@ -59,7 +60,8 @@ class Exchange:
     def rows(self, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the received gradients by parameter, one row for the example of each process, and forget them.
 
-        - `gradients`: what the backward pass left in each parameter, of which this process holds a part.
+        Args:
+            gradients: What the backward pass left in each parameter, of which this process holds a part.
         """
         by_memory = {sums.untyped_storage().data_ptr(): rows for sums, rows in self._received}
         places = {name: gradient.untyped_storage().data_ptr() for name, gradient in gradients.items()}

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 def is_sharded(model: nn.Module) -> bool:
     """Return whether a model has parameters that are sharded over processes.
 
-    - `model`: the model.
+    Args:
+        model: The model.
 
     >>> is_sharded(nn.Linear(2, 2))
     False
@@ -25,7 +26,8 @@ def is_sharded(model: nn.Module) -> bool:
 def local_part(tensor: Tensor) -> Tensor:
     """Return what this process holds of a tensor: all of it, unless it is sharded.
 
-    - `tensor`: the tensor. The part shares its memory.
+    Args:
+        tensor: The tensor. The part shares its memory.
     """
     return tensor.to_local() if _is_part(tensor) else tensor
 
@@ -33,7 +35,8 @@ def local_part(tensor: Tensor) -> Tensor:
 def whole_values(tree: Any) -> Any:
     """Return nested values with every sharded tensor gathered on the host. Every process must call this.
 
-    - `tree`: tensors and other values, in lists, tuples and dicts.
+    Args:
+        tree: Tensors and other values, in lists, tuples and dicts.
     """
     if isinstance(tree, dict):
         return {name: whole_values(value) for name, value in tree.items()}
@@ -45,9 +48,10 @@ def whole_values(tree: Any) -> Any:
 class Shards:
     """The parts of some parameters that this process holds: rows of each, one after another in a flat vector.
 
-    - `parameters`: the parameters by name. All must be sharded by rows over the same processes, as `fully_shard` does
-      over one dimension.
-    - `processes`: the number of processes that train the model.
+    Args:
+        parameters: The parameters by name. All must be sharded by rows over the same processes, as `fully_shard` does
+            over one dimension.
+        processes: The number of processes that train the model.
     """
 
     def __init__(self, parameters: Mapping[str, Tensor], processes: int) -> None:
@@ -65,8 +69,9 @@ class Shards:
     def from_part(self, name: str, part: Tensor) -> "DTensor":
         """Return a sharded tensor like a parameter.
 
-        - `name`: the parameter.
-        - `part`: the entries that this process holds.
+        Args:
+            name: The parameter.
+            part: The entries that this process holds.
         """
         return _like(self._parameters[name], part.view_as(local_part(self._parameters[name])))
 
@@ -74,8 +79,9 @@ class Shards:
 def restored(whole: Any, like: Any) -> Any:
     """Return nested values with tensors sharded as others are.
 
-    - `whole`: what `whole_values` returned.
-    - `like`: nested values of the same form, whose sharded tensors tell which part to take.
+    Args:
+        whole: What `whole_values` returned.
+        like: Nested values of the same form, whose sharded tensors tell which part to take.
     """
     if _is_part(like):
         return _like(like, whole[slice(*_rows(like))].to(like.device, like.dtype).contiguous())
@@ -89,8 +95,9 @@ def restored(whole: Any, like: Any) -> Any:
 def restored_optimizer(whole: Any, optimizer: torch.optim.Optimizer) -> Any:
     """Return the state of an optimiser, sharded as its parameters are.
 
-    - `whole`: the state, with whole tensors.
-    - `optimizer`: its parameters, in the order of the state, tell which part to take.
+    Args:
+        whole: The state, with whole tensors.
+        optimizer: Its parameters, in the order of the state, tell which part to take.
     """
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
