@@ -103,7 +103,7 @@ def test_what_is_not_as_it_must_be_is_refused(change, words):
 
 
 def test_a_variant_of_another_branch_is_refused():
-    with pytest.raises(ValueError, match="The pet is of kind 'bird'"):
+    with pytest.raises(ValueError, match="The fish is of kind 'bird', but it must be one of 'fish'"):
         from_plain(Fish, to_plain(ZOO.animals[0]), "The pet")
 
 

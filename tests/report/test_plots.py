@@ -6,7 +6,8 @@ from functools import partial
 import pytest
 from matplotlib.figure import Figure
 
-from minsep.planning import Comparison, Plan
+from minsep.paper import Comparison
+from minsep.planning import Plan
 from minsep.show.plots import Axis, Band, Bars, Dots, Line, Plot, Star
 from minsep.show.plots.interactive import drawn
 from minsep.show.plots.pictures import draw, draw_heat_map

@@ -112,10 +112,10 @@ class _Reader:
         if not isinstance(data, Mapping):
             raise ValueError(f"{name} is {in_short(data)}, but it must be an object.")
         if issubclass(record, Registered):
-            variant = record.of_kind(data.get("kind"))
-            if not issubclass(variant, record):
-                raise ValueError(f"{name} is of kind {variant.kind!r}, which it cannot be.")
-            record, data = variant, {key: value for key, value in data.items() if key != "kind"}
+            record, data = (
+                record.of_kind(data.get("kind")),
+                {key: value for key, value in data.items() if key != "kind"},
+            )
         every = get_type_hints(record)
         hints = {field.name: every[field.name] for field in fields(record)}
         if data.keys() != hints.keys():

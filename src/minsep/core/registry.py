@@ -1,6 +1,9 @@
-"""Variants by the name of their kind: each is known as soon as its file is imported, and nothing else lists it."""
+"""Variants by the name of their kind: a file in the right folder is all that it takes to add one."""
 
+import sys
 from collections.abc import Mapping
+from importlib import import_module
+from pkgutil import iter_modules
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
@@ -37,14 +40,25 @@ class Registered:
 
     @classmethod
     def variants(cls) -> Mapping[str, type[Self]]:
-        """Return all variants by kind, in the order in which they were defined."""
-        return MappingProxyType(cls._variants)
+        """Return all variants that derive from this class by kind, in the order in which they were defined."""
+        return MappingProxyType({kind: one for kind, one in cls._variants.items() if issubclass(one, cls)})
 
     @classmethod
     def of_kind(cls, kind: object) -> type[Self]:
         """Return the variant of a kind."""
-        if not isinstance(kind, str) or kind not in cls._variants:
-            known = ", ".join(map(repr, cls._variants))
-            raise ValueError(f"The {cls.__name__.lower()} is of kind {in_short(kind)}, but it must be one of {known}.")
-        variant: type[Self] = cls._variants[kind]
-        return variant
+        known = cls.variants()
+        if not isinstance(kind, str) or kind not in known:
+            names = ", ".join(map(repr, known))
+            raise ValueError(f"The {cls.__name__.lower()} is of kind {in_short(kind)}, but it must be one of {names}.")
+        return known[kind]
+
+
+def load_variants(package: str) -> None:
+    """Import all modules of a package, so that the variants that they define are known.
+
+    Args:
+        package: The name of the package, which is being imported.
+    """
+    for module in iter_modules(sys.modules[package].__path__):
+        if not module.name.startswith("_"):
+            import_module(f"{package}.{module.name}")

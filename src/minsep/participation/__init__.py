@@ -1,5 +1,6 @@
 """Who takes part when: sampling schemes as frozen descriptions, one file each, and their streams of batches."""
 
+from minsep.core.registry import load_variants
 from minsep.participation.assumptions import Assumption
 from minsep.participation.balls_in_bins import BallsInBins
 from minsep.participation.cyclic_poisson import CyclicPoisson
@@ -38,3 +39,5 @@ __all__ = [
     "planned",
     "scheme_from",
 ]
+
+load_variants(__name__)

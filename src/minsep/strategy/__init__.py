@@ -1,5 +1,6 @@
 """The strategy matrix C: its sensitivity, its error, and how to apply its inverse."""
 
+from minsep.core.registry import load_variants
 from minsep.strategy.banded_inverse import BandedInverseToeplitz
 from minsep.strategy.banded_toeplitz import BandedToeplitz
 from minsep.strategy.base import Strategy, strategy_from
@@ -15,3 +16,5 @@ __all__ = [
     "Workload",
     "strategy_from",
 ]
+
+load_variants(__name__)

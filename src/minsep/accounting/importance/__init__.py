@@ -18,6 +18,7 @@ from minsep.accounting.importance.shifted import ShiftedLaw, shifted_laws
 from minsep.accounting.importance.tangents import add_bound, best_tangent, tangents
 from minsep.accounting.importance.tilted import TiltedLaw
 from minsep.accounting.importance.tuple_law import DEFAULT_MEMORY, TupleLaw, affordable
+from minsep.core.registry import load_variants
 
 __all__ = [
     "DEFAULT_MEMORY",
@@ -44,3 +45,5 @@ __all__ = [
     "tangents",
     "upward_values",
 ]
+
+load_variants(__name__)

@@ -60,7 +60,7 @@ class ScoredLaw(Law):
         return log_ratio, self.log_density(scores, log_ratio)
 
 
-class BoundedLaw(Law, Registered):
+class BoundedLaw(Law):
     """A law with a proven bound on X, and values of X that rounding cannot make too small.
 
     A subclass that names its `kind` can be read from a certificate.

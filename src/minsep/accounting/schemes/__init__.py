@@ -9,16 +9,9 @@ from numpy.typing import DTypeLike
 
 from minsep.accounting.exact import ExactCurve
 from minsep.accounting.pairs import Pair
-from minsep.accounting.schemes import balls_in_bins as balls_in_bins
-from minsep.accounting.schemes import cyclic_poisson as cyclic_poisson
-from minsep.accounting.schemes import min_sep as min_sep
-from minsep.accounting.schemes import multi_attribution as multi_attribution
-from minsep.accounting.schemes import poisson as poisson
-from minsep.accounting.schemes import random_allocation as random_allocation
-from minsep.accounting.schemes import unamplified as unamplified
-from minsep.accounting.schemes import user_min_sep as user_min_sep
 from minsep.accounting.schemes.base import SchemeAccounting, Support, accounting_of, supported
 from minsep.core import validation as validate
+from minsep.core.registry import load_variants
 from minsep.mechanism import Design, Mechanism
 from minsep.participation import MinSep, Scheme
 
@@ -36,6 +29,8 @@ __all__ = [
     "supported",
     "unsupported",
 ]
+
+load_variants(__name__)
 
 _LEAST_NOISE = 1e-6  # below it likelihood ratios are no numbers, and there is no privacy to account for
 _ANY_NOISE = 1.0

@@ -5,8 +5,8 @@ import textwrap
 import matplotlib
 from matplotlib.figure import Figure
 
-from minsep.paper.comparison import OTHERS
-from minsep.planning import Comparison, Plan
+from minsep.paper.comparison import OTHERS, Comparison
+from minsep.planning import Plan
 from minsep.show.plots.pictures import STYLE, draw, draw_heat_map, picture_bytes
 from minsep.show.report import data, figures
 
