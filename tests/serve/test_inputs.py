@@ -10,7 +10,7 @@ import minsep
 from minsep.cli.app import app
 from minsep.planning import Request
 from minsep.serve.cost import seconds_of
-from minsep.serve.inputs import InputError, read, schemes, texts_of
+from minsep.serve.inputs import InputError, fields_as_data, read, schemes, texts_of
 from minsep.serve.presets import PRESETS
 from minsep.serve.repetition import command_of, python_of
 from tests.serve.conftest import TINY
@@ -64,9 +64,15 @@ def test_problems_are_with_their_fields(changes, problems):
         assert error.value.problems[field].startswith(words)
 
 
-@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset["name"])
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
 def test_presets_are_plans(preset):
-    assert texts_of(read(preset["values"])).keys() == preset["values"].keys()
+    assert read(texts_of(preset.request)) == preset.request
+
+
+def test_the_page_begins_with_the_first_preset():
+    fields = fields_as_data(PRESETS[0].request)
+    assert {one["name"]: one["default"] for one in fields if one["needed"]} == texts_of(PRESETS[0].request)
+    assert {one["name"]: one["default"] for one in fields if one["more"]}["max_bands"] == "64"
 
 
 requests = st.builds(

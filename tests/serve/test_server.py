@@ -240,7 +240,7 @@ async def test_two_hundred_pages_share_the_work(client, works, folder):
 
 
 def test_work_that_nobody_waits_for_ends(monkeypatch):
-    monkeypatch.setattr(estimates, "_LINGER", 0.05)
+    monkeypatch.setattr(estimates, "_SECONDS_OF_GRACE", 0.05)
 
     async def whole() -> None:
         works = Works()
@@ -313,7 +313,7 @@ async def test_one_certification_at_a_time(client, works, folder):
 
 @on_server
 async def test_the_queue_has_an_end(client, works, folder):
-    for _ in range(routes.MOST_WAITING):
+    for _ in range(routes.MOST_RUNS_WAITING):
         await certify(client)
     await until(lambda: works.started == ["certify"])
     await certify(client)

@@ -32,13 +32,11 @@ class Page:
     """How the page asks a question.
 
     - `slider` is beside the field, if it is a number.
-    - `default` is what stands in the field at first.
     - `least` and `most` are bounds of the page alone: beyond them the command line is the better place.
     - `more` puts the field under "More options".
     """
 
     slider: Slider | None = None
-    default: str = ""
     least: float | None = None
     most: float | None = None
     more: bool = True

@@ -44,7 +44,7 @@ WORKLOAD: Mapping[str, Question] = {
         "Momentum",
         "Momentum of SGD, from 0, the default, to below 1.",
         TASK,
-        page=Page(Slider(0, 0.99, linear=True), "0"),
+        page=Page(Slider(0, 0.99, linear=True)),
     ),
     "horizon": Question(
         "Horizon",
@@ -57,7 +57,7 @@ WORKLOAD: Mapping[str, Question] = {
         "How the learning rate changes over the run. By default it is constant.",
         TASK,
         choices=_schedules,
-        page=Page(default="constant"),
+        page=Page(),
     ),
 }
 """What is asked in place of the field `workload`."""
@@ -88,7 +88,7 @@ class Request:
                 asked_as="examples",
                 whole=True,
                 at_least=1,
-                page=Page(Slider(100, 1e8, whole=True), "60000", most=10**12, more=False),
+                page=Page(Slider(100, 1e8, whole=True), most=10**12, more=False),
             )
         )
     )
@@ -99,7 +99,7 @@ class Request:
                 "Expected number of examples in a batch. Larger batches drown the noise, and cost more privacy a step.",
                 TASK,
                 above=0,
-                page=Page(Slider(1, 1e5, whole=True), "512", more=False),
+                page=Page(Slider(1, 1e5, whole=True), more=False),
             )
         )
     )
@@ -111,7 +111,7 @@ class Request:
                 TASK,
                 whole=True,
                 at_least=1,
-                page=Page(Slider(10, 20_000, whole=True), "2000", most=200_000, more=False),
+                page=Page(Slider(10, 20_000, whole=True), most=200_000, more=False),
             )
         )
     )
@@ -122,7 +122,7 @@ class Request:
                 "Privacy budget. At most e^ε times the odds for anyone who guesses whether an example was there.",
                 BUDGET,
                 above=0,
-                page=Page(Slider(0.1, 32), "4", most=100, more=False),
+                page=Page(Slider(0.1, 32), most=100, more=False),
             )
         )
     )
@@ -134,7 +134,7 @@ class Request:
                 BUDGET,
                 above=0,
                 below=1,
-                page=Page(Slider(1e-12, 1e-2, digits=1), "1e-5", least=1e-30, more=False),
+                page=Page(Slider(1e-12, 1e-2, digits=1), least=1e-30, more=False),
             )
         )
     )
@@ -162,7 +162,7 @@ class Request:
                 TASK,
                 whole=True,
                 at_least=1,
-                page=Page(Slider(1, 64, whole=True), "1", most=1000),
+                page=Page(Slider(1, 64, whole=True), most=1000),
             )
         ),
     )
@@ -189,7 +189,7 @@ class Request:
                 SEARCH,
                 whole=True,
                 at_least=1,
-                page=Page(Slider(1, 1024, whole=True, powers=True), "64", most=1024),
+                page=Page(Slider(1, 1024, whole=True, powers=True), most=1024),
             )
         ),
     )

@@ -24,7 +24,7 @@ from minsep.participation import families
 from minsep.serve import store as states
 from minsep.serve.cost import seconds_of
 from minsep.serve.estimates import Estimates, in_words
-from minsep.serve.inputs import InputError, fields_as_data, read, schemes
+from minsep.serve.inputs import InputError, fields_as_data, read, schemes, texts_of
 from minsep.serve.jobs import Jobs
 from minsep.serve.presets import PRESETS
 from minsep.serve.repetition import command_of, python_of
@@ -72,8 +72,8 @@ class Server:
         return JSONResponse(
             {
                 "version": minsep.__version__,
-                "fields": fields_as_data(),
-                "presets": PRESETS,
+                "fields": fields_as_data(PRESETS[0].request),
+                "presets": [{"name": one.name, "words": one.words, "values": texts_of(one.request)} for one in PRESETS],
                 "schemes": [
                     {"kind": kind, "words": families()[kind].words, "baseline": families()[kind].is_baseline}
                     for kind in schemes()

@@ -1,14 +1,17 @@
 """What a person types on the page: read as a request, within the bounds of the page, and written down as text."""
 
+import re
 from collections.abc import Mapping
+from dataclasses import MISSING
 from typing import Any
 
 from minsep.core.question import Question, checked_text, renamed
 from minsep.participation import offered
 from minsep.planning import Request
-from minsep.planning.request import questions
+from minsep.planning.request import default_of, questions
 
 _LONGEST_NAME = 40
+_PADDING = re.compile(r"(e[+-])0+(\d)")  # of exponents
 
 FIELDS: dict[str, tuple[str, Question]] = {
     question.asked_as or field: (field, question) for field, question in questions().items() if question.page
@@ -49,7 +52,7 @@ def read(texts: Mapping[str, object]) -> Request:
         else:
             values |= {} if value is None else {field: value}
     for name, (field, question) in FIELDS.items():
-        if _is_needed(question) and field not in values and name not in problems:
+        if _is_needed(field) and field not in values and name not in problems:
             problems[name] = f"{question.label} is missing: give it."
     if problems:
         raise InputError(problems)
@@ -69,7 +72,7 @@ def texts_of(request: Request) -> dict[str, str]:
     return {
         name: ",".join(values[field]) if question.several else as_typed(values[field])
         for name, (field, question) in FIELDS.items()
-        if _is_needed(question) or values[field] != usual[field]
+        if _is_needed(field) or values[field] != usual[field]
     }
 
 
@@ -80,14 +83,18 @@ def schemes() -> tuple[str, ...]:
     return tuple(kind for kind in choices() if kind in offered())
 
 
-def fields_as_data() -> list[dict[str, Any]]:
-    """Return the fields for the page: what each is called, what it means, and where its slider ends."""
+def fields_as_data(example: Request) -> list[dict[str, Any]]:
+    """Return the fields for the page: what each is called, what it means, and where its slider ends.
+
+    Args:
+        example: What stands in the fields that must be filled in, at first.
+    """
     described = []
-    for name, (_, question) in FIELDS.items():
+    for name, (field, question) in FIELDS.items():
         page = question.page
         assert page is not None
         one: dict[str, Any] = {"name": name, "label": question.label, "help": question.help}
-        one |= {"default": page.default, "more": page.more, "needed": _is_needed(question)}
+        one |= {"default": _default(field, question, example), "more": page.more, "needed": _is_needed(field)}
         if page.slider is not None:
             one["slider"] = {key: value for key, value in vars(page.slider).items() if value}
         elif question.choices is not None and not question.several:
@@ -114,9 +121,9 @@ def as_typed(value: object) -> str:
     """Return a number as one would type it.
 
     >>> as_typed(512.0), as_typed(1e-5)
-    ('512', '1e-05')
+    ('512', '1e-5')
     """
-    return f"{value:.15g}" if isinstance(value, float) else str(value)
+    return _PADDING.sub(r"\1\2", f"{value:.15g}") if isinstance(value, float) else str(value)
 
 
 def _value(field: str, question: Question, text: object) -> Any:
@@ -127,9 +134,15 @@ def _value(field: str, question: Question, text: object) -> Any:
     return None if value is None else question.check(field, value, at_least=page.least, at_most=page.most)
 
 
-def _is_needed(question: Question) -> bool:
-    """Whether a field must be filled in: those above "More options" with a number to begin with."""
-    return question.page is not None and not question.page.more and bool(question.page.default)
+def _is_needed(field: str) -> bool:
+    """Whether a field must be filled in."""
+    return default_of(field) is MISSING
+
+
+def _default(field: str, question: Question, example: Request) -> str:
+    """Return what stands in a field at first: nothing where leaving it out says enough."""
+    value = (example.values if _is_needed(field) else _usual())[field]
+    return "" if value is None or question.several else as_typed(value)
 
 
 def _usual() -> dict[str, Any]:

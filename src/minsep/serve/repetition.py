@@ -14,7 +14,7 @@ def command_of(request: Request, seed: int | None = None) -> str:
     """Return the command that repeats a plan.
 
     >>> command_of(Request(1000, 50, 100, 4.0, 1e-5, schemes=["poisson"]), seed=7)
-    'minsep plan --examples 1000 --batch-size 50 --iterations 100 --epsilon 4 --delta 1e-05 --scheme poisson \
+    'minsep plan --examples 1000 --batch-size 50 --iterations 100 --epsilon 4 --delta 1e-5 --scheme poisson \
 --seed 7 --output certificate.json --report report.html'
     """
     words = ["minsep", "plan"]
@@ -39,7 +39,7 @@ def python_of(request: Request, seed: int | None = None) -> str:
         batch_size=50,
         iterations=100,
         epsilon=4,
-        delta=1e-05,
+        delta=1e-5,
         workload=minsep.Workload(momentum=0.9),
         seed=7,
     )
