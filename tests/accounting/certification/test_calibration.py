@@ -4,7 +4,7 @@ import pytest
 
 import minsep
 from minsep.accounting.certification import calibration
-from minsep.accounting.certification.proofs import Refusal
+from minsep.accounting.certification.proofs import Refusal, SampledProof
 from minsep.accounting.schemes import exact_curve
 from minsep.accounting.sequential import betting_verifier
 
@@ -102,20 +102,23 @@ def test_what_is_run_when_all_tests_reject_keeps_their_level(monkeypatch):
 def test_tests_of_a_cut_ladder_share_the_chance_of_a_whole_one(monkeypatch):
     """What is run when all tests reject keeps the level of as many tests as there can be."""
     monkeypatch.setattr(calibration, "estimated_noise_multiplier", lambda *arguments, **options: 1e3)
-    attempts = []
+    attempts, chances = [], []
     real = calibration.certify_by
 
     def noting(prover, *arguments):
+        certificate = real(prover, *arguments)
         attempts.append(prover.verifier.attempts)
-        return real(prover, *arguments)
+        chances.extend(proof.false_pass_probability for proof in certificate.proofs if isinstance(proof, SampledProof))
+        return certificate
 
     monkeypatch.setattr(calibration, "certify_by", noting)
     strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=2)
     found = minsep.calibrate(strategy, minsep.MinSep(0.05, 4), 2.0, 0.05, seed=0)
     assert len(found.rungs) == 2
     assert attempts[0] == len(calibration._RUNGS) + 1
-    level = betting_verifier(0.05, attempts[0]).level
-    assert found.certificate.level <= level
+    assert chances
+    assert max(chances) <= 0.05 / 100 / attempts[0] * (1 + 1e-9)
+    assert found.certificate.level <= betting_verifier(0.05, attempts[0]).level
     assert found.certificate.level + found.certificate.failure_probability * (1 - found.certificate.level) <= 0.05
 
 
