@@ -43,27 +43,31 @@ def audit(
     The result has a lower bound on the loop's epsilon, from the likelihood ratio of the mechanism, and checks that the
     loop is the certified mechanism. docs/audit.md has the proofs.
 
-    - `certificate` is the certificate of the mechanism that the loop should run, or its file.
-    - `loop` is "torch" or "jax" for the adapters of minsep, a function of one `minsep.auditing.CanaryRun`, or the name
-      of one as "module:function".
-    - `runs` (default 16) is how often the loop is run, each time with `canaries` (default 1024) canaries. A canary in a
-      run is one trial: it is present by a fair coin. With `canaries=1` trials are whole runs, and the lower bound
-      assumes only that runs are independent and alike. That is the default where batches are cut, with 256 runs.
-    - `clip_norm` is the clip norm of the loop.
-    - `failure_probability` is the most with which a correct loop raises an alarm, at least 1e-100. Half of it is the
-      chance that the lower bound is too large.
-    - `seed` makes the coins, and the runs of loops that use their seed, reproducible. Default: the system's entropy.
-    - `verify` draws the samples of the certificate again first, and refuses one that does not hold.
-    - `progress` is told after every run.
+    Args:
+        certificate: The certificate of the mechanism that the loop should run, or the file that holds it.
+        loop: "torch" or "jax" for the adapters of minsep, a function of one `minsep.auditing.CanaryRun`, or the name of
+            such a function as "module:function".
+        runs: How often to run the loop. None is 16 runs, or 256 if each run has one canary.
+        canaries: Number of canaries in each run. A canary in a run is one trial: it is present by a fair coin. With
+            `canaries=1` trials are whole runs, and the lower bound assumes only that runs are independent and alike.
+            None is 1024 canaries, or 1 where batches are truncated.
+        clip_norm: The clip norm of the loop.
+        failure_probability: The highest probability with which a correct loop raises an alarm, at least 1e-100. Half of
+            it is the chance that the lower bound is too large.
+        seed: A seed that makes the coins, and the runs of loops that use their seed, reproducible. None takes the
+            system's entropy.
+        verify: Whether to draw the samples of the certificate again first. A certificate that does not hold is refused.
+        progress: A function that is called with a `Progress` after every run.
 
-    >>> import minsep
-    >>> from minsep.auditing import plain_loop
-    >>> strategy = minsep.BandedToeplitz.optimal(iterations=16, bands=2)
-    >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.1, min_sep=4), noise_multiplier=1.0)
-    >>> certificate = minsep.certify(mechanism, epsilon=4.0, delta=1e-2)
-    >>> result = audit(certificate, plain_loop, runs=4, seed=1)
-    >>> result.passed, result.trials, 0.5 < result.lower_bound < 4.0
-    (True, 4096, True)
+    Examples:
+        >>> import minsep
+        >>> from minsep.auditing import plain_loop
+        >>> strategy = minsep.BandedToeplitz.optimal(iterations=16, bands=2)
+        >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.1, min_sep=4), noise_multiplier=1.0)
+        >>> certificate = minsep.certify(mechanism, epsilon=4.0, delta=1e-2)
+        >>> result = audit(certificate, plain_loop, runs=4, seed=1)
+        >>> result.passed, result.trials, 0.5 < result.lower_bound < 4.0
+        (True, 4096, True)
     """
     certificate = accept_certificate(certificate, verify=verify).certificate
     mechanism = certificate.mechanism
@@ -128,7 +132,7 @@ def audit(
 def _with_users(mechanism: Mechanism, canaries: int) -> tuple[Mechanism, int]:
     """Return the mechanism for as many users as canaries, and the number of examples of each.
 
-    Where batches are cut, a user has one example, and there are examples besides the canary: nothing changes.
+    Where batches are truncated, a user has one example, and there are examples besides the canary: nothing changes.
     """
     scheme = mechanism.scheme
     if not isinstance(scheme, UserMinSep) or mechanism.truncation is not None:

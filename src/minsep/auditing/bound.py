@@ -15,7 +15,10 @@ _LEAST_P_VALUE = 1e-300
 def least_probability(successes: FloatArray | float, trials: FloatArray | float, chance: float) -> FloatArray:
     """Return the lower confidence limit of Clopper and Pearson for a probability.
 
-    - It is above the probability with a chance of at most `chance`, for any number of `trials`.
+    Args:
+        successes: Number of successes.
+        trials: Number of trials.
+        chance: The limit is above the probability with a chance of at most this, for any number of trials.
 
     >>> float(least_probability(10, 10, 1e-6).round(3)), float(least_probability(0, 10, 1e-6))
     (0.251, 0.0)
@@ -28,10 +31,16 @@ def least_probability(successes: FloatArray | float, trials: FloatArray | float,
 def epsilon_bound(
     right: FloatArray | float, wrong: FloatArray | float, trials: FloatArray | float, delta: float, chance: float
 ) -> FloatArray:
-    """Return a lower bound on epsilon at a delta, which is wrong with probability at most `chance`.
+    """Return a lower bound on epsilon at a delta.
 
-    A rule names some trials, each of which holds a fair coin of its own. `right` of the named trials have the coin that
-    the rule bets on, of all `trials` with that coin; `wrong` have the other.
+    A rule names some trials, each of which holds a fair coin of its own, and bets on one side of the coin.
+
+    Args:
+        right: Number of named trials with the coin that the rule bets on.
+        wrong: Number of named trials with the other coin.
+        trials: Number of all trials with the coin that the rule bets on.
+        delta: The delta at which epsilon is bounded.
+        chance: The highest probability with which the bound is wrong.
 
     >>> float(epsilon_bound(right=5000, wrong=50, trials=100_000, delta=1e-5, chance=1e-6).round(2))
     3.98
@@ -45,9 +54,13 @@ def epsilon_bound(
 
 
 def two_sided(lower: float, upper: float) -> float:
-    """Return the p-value of a test against both sides, from the tails below and above what was seen.
+    """Return the p-value of a test against both sides.
 
     Tails that vanish in floating point count as 1e-300: 0 is for what cannot happen.
+
+    Args:
+        lower: The tail below what was seen.
+        upper: The tail above what was seen.
     """
     return min(1.0, max(2 * min(lower, upper), _LEAST_P_VALUE))
 
@@ -57,6 +70,11 @@ def distance_p_value(distance: float, first: int, second: int) -> float:
 
     Each is within sqrt(log(4/p) / 2n) of the common one, but for a chance of p/2 (Dvoretzky, Kiefer and Wolfowitz, with
     Massart's constant).
+
+    Args:
+        distance: The largest distance.
+        first: Number of values of the first sample.
+        second: Number of values of the second sample.
 
     >>> distance_p_value(0.5, 100, 10_000) < 1e-10 < distance_p_value(0.05, 100, 10_000)
     True

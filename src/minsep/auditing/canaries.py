@@ -20,10 +20,13 @@ ABOVE_CLIP_NORM = 10.0
 class Observed:
     """What one run showed.
 
-    - `present` says which canaries were in the data, and `releases` has a row for each canary: the sequence that was
-      released in its coordinate, in clip norms and before the division by the expected batch.
-    - `participations` counts the examples of each canary in every step, and `taken` says it of single examples.
-    - `changed_steps` is the number of steps that were released again with other values.
+    Attributes:
+        present: Which canaries were in the data.
+        releases: A row for each canary: the sequence that was released in its coordinate, in clip norms and before the
+            division by the expected batch.
+        participations: How many examples of each canary took part in each step.
+        taken: Which examples took part in each step.
+        changed_steps: The number of steps that were released again with other values.
     """
 
     present: BooleanArray
@@ -40,20 +43,25 @@ class CanaryRun:
     the optimiser. An example is a vector, and must be its own gradient: that is so for a linear model with weights w
     and the loss <w, example>, whatever w is.
 
-    - `mechanism` is what the loop should run, on `num_examples` examples.
-    - `present` says which canaries are in the data. Each has a coordinate of its own, and `examples_each` examples,
-      whose gradients are ten times the `clip_norm` along that coordinate. All other gradients are 0.
-    - `seed` makes the run reproducible. None, as in a real run, means fresh randomness.
-    - `number` counts the runs of an audit from 0.
+    Args:
+        mechanism: What the loop should run.
+        present: Which canaries are in the data. Each canary has a coordinate of its own, and its examples have
+            gradients of ten times the clip norm along that coordinate. All other gradients are 0.
+        num_examples: The size of the dataset.
+        clip_norm: The clip norm of the loop.
+        examples_each: Number of examples of each canary.
+        seed: A seed that makes the run reproducible. None, as in a real run, means fresh randomness.
+        number: The number of the run in an audit, from 0.
 
-    >>> import minsep
-    >>> identity = minsep.BandedToeplitz.identity(iterations=4)
-    >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.5), noise_multiplier=1.0)
-    >>> run = CanaryRun(mechanism, present=np.array([True, False]), num_examples=2, clip_norm=1.0)
-    >>> run.examples(step=0, indices=[0, 1])
-    array([[10.,  0.],
-           [ 0.,  0.]], dtype=float32)
-    >>> run.release(step=0, values=[0.3, -1.2])
+    Examples:
+        >>> import minsep
+        >>> identity = minsep.BandedToeplitz.identity(iterations=4)
+        >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.5), noise_multiplier=1.0)
+        >>> run = CanaryRun(mechanism, present=np.array([True, False]), num_examples=2, clip_norm=1.0)
+        >>> run.examples(step=0, indices=[0, 1])
+        array([[10.,  0.],
+               [ 0.,  0.]], dtype=float32)
+        >>> run.release(step=0, values=[0.3, -1.2])
     """
 
     def __init__(
@@ -145,18 +153,19 @@ Loop = Callable[[CanaryRun], None]
 
 
 def plain_loop(run: CanaryRun) -> None:
-    """Train in NumPy, as simply as possible: a loop to compare others with, and an example of an own loop.
+    """Train in NumPy, as simply as possible: a loop to compare others with, and an example for a loop of your own.
 
     Args:
-        run: What is trained on.
+        run: The run, which provides the mechanism and the examples, and records what the loop releases.
 
-    >>> import minsep
-    >>> strategy = minsep.BandedToeplitz.optimal(iterations=10, bands=2)
-    >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.1, min_sep=5), noise_multiplier=1.0)
-    >>> run = CanaryRun(mechanism, present=np.ones(20, dtype=bool), num_examples=20, clip_norm=1.0)
-    >>> plain_loop(run)
-    >>> run.observed().releases.shape
-    (20, 10)
+    Examples:
+        >>> import minsep
+        >>> strategy = minsep.BandedToeplitz.optimal(iterations=10, bands=2)
+        >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.1, min_sep=5), noise_multiplier=1.0)
+        >>> run = CanaryRun(mechanism, present=np.ones(20, dtype=bool), num_examples=20, clip_norm=1.0)
+        >>> plain_loop(run)
+        >>> run.observed().releases.shape
+        (20, 10)
     """
     batches = run.mechanism.batches(run.num_examples, seed=run.seed)
     noise = run.mechanism.noise(run.dimension, seed=run.seed)
@@ -179,9 +188,13 @@ def clip(gradients: FloatArray, clip_norm: float) -> FloatArray:
 
 
 def is_resumed(run: CanaryRun, every: int) -> bool:
-    """Return whether to interrupt and resume a run, by a coin of its own: one in `every` runs on average, 0 for none.
+    """Return whether to interrupt and resume a run, by a coin of its own.
 
     With a coin for each run, instead of a fixed order, runs are independent and alike.
+
+    Args:
+        run: The run.
+        every: Of so many runs, one on average is resumed. 0 is none.
     """
     if not every:
         return False

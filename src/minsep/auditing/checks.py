@@ -1,7 +1,7 @@
 """Whether a loop is the mechanism of its certificate: tests whose chance of a false alarm is known exactly.
 
 A correct loop gives a p-value below p with probability at most p, or never where nothing is random. docs/audit.md has
-the law of every test.
+the distribution of every test.
 """
 
 import math
@@ -27,10 +27,12 @@ _SHARE_OF_EXTREME_SIZES = 0.1  # in probability: the likeliest sizes of a batch,
 class Check:
     """One comparison of a loop with its certificate.
 
-    - `name` says what is compared, and `finding` what was found.
-    - `p_value` is the probability that a correct loop would differ as much; the check fails if it is below `level`,
-      or 0.
-    - `meaning` says what a failure means.
+    Attributes:
+        name: What is compared.
+        finding: What was found.
+        p_value: The probability that a correct loop would differ as much.
+        meaning: What a failure means.
+        level: The check fails if the p-value is below this level, or 0.
     """
 
     name: str
@@ -54,9 +56,14 @@ class Check:
 
 
 def checks_of(tally: Tally, chance: float) -> list[Check]:
-    """Return all checks that apply, which raise a false alarm with probability `chance` at most.
+    """Return all checks that apply.
 
-    Each has an equal part of it. Which apply may depend on the data, so those that do not have theirs as well.
+    Each has an equal part of the chance of a false alarm. Which apply may depend on the data, so those that do not
+    apply have their part as well.
+
+    Args:
+        tally: What the audit keeps of its runs.
+        chance: The highest probability with which the checks raise a false alarm.
     """
     found = (check(tally) for check in _CHECKS)
     return [replace(check, level=chance / len(_CHECKS)) for check in found if check is not None]

@@ -18,25 +18,32 @@ from minsep.training.jax import PrivateTraining
 class JaxLoop:
     """A loop that trains with `minsep.training.jax.PrivateTraining`. Each run compiles its step anew.
 
-    - `micro_batch` is that of `PrivateTraining`. None is all examples, so that all batches have one shape.
-    - `resume_every`: of so many runs, one on average is interrupted and resumed from its checkpoint, so that some
-      steps are repeated. A coin of each run decides. 0 is never.
+    Args:
+        micro_batch: Number of examples whose gradients `PrivateTraining` holds in memory at once. None is all examples,
+            so that all batches have one shape.
+        resume_every: Of so many runs, one on average is interrupted and resumed from its checkpoint, so that some steps
+            are repeated. A coin of each run decides. 0 is never.
 
-    >>> import minsep
-    >>> from minsep.auditing import CanaryRun
-    >>> identity = minsep.BandedToeplitz.identity(iterations=4)
-    >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.5), noise_multiplier=1.0)
-    >>> run = CanaryRun(mechanism, present=np.ones(3, dtype=bool), num_examples=3, clip_norm=1.0)
-    >>> JaxLoop()(run)
-    >>> run.observed().releases.shape
-    (3, 4)
+    Examples:
+        >>> import minsep
+        >>> from minsep.auditing import CanaryRun
+        >>> identity = minsep.BandedToeplitz.identity(iterations=4)
+        >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.5), noise_multiplier=1.0)
+        >>> run = CanaryRun(mechanism, present=np.ones(3, dtype=bool), num_examples=3, clip_norm=1.0)
+        >>> JaxLoop()(run)
+        >>> run.observed().releases.shape
+        (3, 4)
     """
 
     micro_batch: int | None = None
     resume_every: int = 4
 
     def __call__(self, run: CanaryRun) -> None:
-        """Take a run from its first step to its last."""
+        """Take a run from its first step to its last.
+
+        Args:
+            run: The run, which provides the mechanism and the examples, and records what the loop releases.
+        """
         arguments = jnp.zeros(run.dimension), _loss, _released(), run.mechanism
         options: dict[str, Any] = {
             "num_examples": run.num_examples,

@@ -12,6 +12,10 @@ ADAPTERS = {"torch": "TorchLoop", "jax": "JaxLoop"}
 def loop_of(loop: Loop | str) -> tuple[Loop, str]:
     """Return a loop, and its name.
 
+    Args:
+        loop: "torch" or "jax" for the adapters of minsep, a function of one run, or the name of one as
+            "module:function".
+
     >>> from minsep.auditing import plain_loop
     >>> loop_of("minsep.auditing:plain_loop")[0] is plain_loop
     True

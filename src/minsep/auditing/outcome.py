@@ -8,9 +8,16 @@ from minsep.auditing.checks import Check
 
 @dataclass(frozen=True)
 class Point:
-    """One threshold of the statistic: trials above it without the canary (`false`) and with it (`true`).
+    """One threshold of the statistic, with the trials above it.
 
-    - `certified_false` and `certified_true` are the shares of the certified mechanism.
+    Attributes:
+        threshold: The threshold of log P/Q.
+        false: Number of trials above the threshold without the canary.
+        true: Number of trials above the threshold with the canary.
+        certified_false: The share of trials without the canary that would be above the threshold with the certified
+            mechanism.
+        certified_true: The share of trials with the canary that would be above the threshold with the certified
+            mechanism.
     """
 
     threshold: float
@@ -24,15 +31,23 @@ class Point:
 class Audit:
     """What an audit found out about a training loop.
 
-    - `lower_bound` is the empirical epsilon at `delta`: the loop's epsilon is at least this, but for a chance of
-      `bound_failure_probability`.
-    - `epsilon` and `delta` are those of the certificate.
-    - `checks` compare the loop with the certified mechanism. A correct loop raises an alarm, by any of them or by a
-      lower bound above `epsilon`, with probability at most `failure_probability`.
-    - `present` and `absent` are the numbers of trials with and without the canary, in `runs` runs of `canaries`
-      canaries each.
-    - `mechanism` and `loop` say in words what was audited.
-    - `points` are false and true positives of the statistic.
+    Attributes:
+        mechanism: What the loop should run, in words.
+        loop: The name of the loop that was audited.
+        epsilon: The certified epsilon.
+        delta: The certified delta.
+        lower_bound: The empirical epsilon at `delta`. The loop's epsilon is at least this, but for a chance of
+            `bound_failure_probability`.
+        checks: Comparisons of the loop with the certified mechanism. A correct loop raises an alarm, by any of them or
+            by a lower bound above `epsilon`, with probability at most `failure_probability`.
+        failure_probability: The highest probability with which a correct loop raises an alarm.
+        bound_failure_probability: The chance that the lower bound is too large.
+        present: Number of trials with the canary.
+        absent: Number of trials without the canary.
+        runs: Number of runs of the loop.
+        canaries: Number of canaries in each run.
+        iterations: Number of iterations of the mechanism.
+        points: False and true positives of the statistic.
     """
 
     mechanism: str

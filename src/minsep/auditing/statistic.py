@@ -25,8 +25,10 @@ _ENOUGH_POSITIVES = 1000
 class Statistic:
     """log P/Q of what is seen of one canary, with samples of it under the certified mechanism.
 
-    - `pair` is the dominating pair of the mechanism.
-    - `present` and `absent` are sorted samples of log P/Q with and without the canary.
+    Attributes:
+        pair: The dominating pair of the mechanism.
+        present: Sorted samples of log P/Q with the canary.
+        absent: Sorted samples of log P/Q without the canary.
     """
 
     pair: ParticipationPair
@@ -35,7 +37,13 @@ class Statistic:
 
     @classmethod
     def of(cls, mechanism: Mechanism, trials: int, key: Key) -> "Statistic":
-        """Return the statistic for an audit of so many trials; its samples come from `key`."""
+        """Return the statistic for an audit.
+
+        Args:
+            mechanism: The certified mechanism.
+            trials: Number of trials of the audit.
+            key: The key from which the samples are drawn.
+        """
         pair = canary_pair(mechanism)
         count = min(max(trials, _LEAST_SAMPLES), _MOST_SAMPLES)
         present, absent = (
@@ -58,9 +66,11 @@ class Statistic:
 
 @dataclass(frozen=True)
 class Rule:
-    """Name the trials whose log P/Q is above a `threshold` (`remove`) or below it (`add`).
+    """A rule that names trials by their log P/Q.
 
-    Args:
+    Attributes:
+        direction: Whether the rule names the trials above the threshold ("remove") or below it ("add").
+        threshold: The threshold of log P/Q.
         share: The part of the chance of an error that the bound by this rule may take.
     """
 
@@ -74,13 +84,20 @@ class Rule:
         return int(np.count_nonzero(above if self.direction == "remove" else ratios < self.threshold))
 
     def bound(self, present: FloatArray, absent: FloatArray, delta: float, chance: float) -> float:
-        """Return the lower bound on epsilon by this rule, from the log ratios of the trials."""
+        """Return the lower bound on epsilon by this rule.
+
+        Args:
+            present: Log ratios of the trials with the canary.
+            absent: Log ratios of the trials without it.
+            delta: The delta at which epsilon is bounded.
+            chance: The chance of an error of the whole audit's bound, of which this rule takes its share.
+        """
         right, wrong = (present, absent) if self.direction == "remove" else (absent, present)
         return float(epsilon_bound(self.names(right), self.names(wrong), right.size, delta, chance * self.share))
 
 
 def canary_pair(mechanism: Mechanism) -> ParticipationPair:
-    """Return the pair whose log P/Q is the statistic: that of the mechanism before its batches are cut."""
+    """Return the pair whose log P/Q is the statistic: that of the mechanism before its batches are truncated."""
     scheme = mechanism.scheme
     if not isinstance(scheme, IndependentScheme) or scheme.law.ordered:
         raise ValueError(
@@ -96,8 +113,14 @@ def canary_pair(mechanism: Mechanism) -> ParticipationPair:
 def rules_for(statistic: Statistic, trials: int, delta: float, chance: float) -> tuple[Rule, ...]:
     """Return the rules of an audit, from the certified mechanism alone: nothing of the loop has been seen.
 
-    For each direction they are the threshold with the largest bound that is to be expected of so many trials, and two
-    around it, for loops that differ. The best of all has most of the chance of an error.
+    For each direction they are the threshold with the largest bound that is to be expected, and two around it, for
+    loops that differ. The best of all has most of the chance of an error.
+
+    Args:
+        statistic: The statistic of the audit.
+        trials: Number of trials of the audit.
+        delta: The delta at which epsilon is bounded.
+        chance: The chance of an error, which the rules share.
     """
     found = [rule for direction in DIRECTIONS for rule in _candidates(statistic, direction, trials, delta, chance)]
     expected = [value for value, _ in found]

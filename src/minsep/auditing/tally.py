@@ -1,4 +1,4 @@
-"""What an audit keeps of its runs: sums with known laws, and the log likelihood ratio of every trial."""
+"""What an audit keeps of its runs: sums with known distributions, and the log likelihood ratio of every trial."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,14 +18,25 @@ _MOST_LAGS = 64
 
 @dataclass
 class Halves:
-    """Sums of squares of u + v and of u - v over `count` pairs: equal in law if u and v are independent and alike."""
+    """Two sums of squares over pairs (u, v), equal in distribution if u and v are independent and alike.
+
+    Args:
+        sums: Sum of the squares of u + v.
+        differences: Sum of the squares of u - v.
+        count: Number of pairs.
+    """
 
     sums: float = 0.0
     differences: float = 0.0
     count: int = 0
 
     def add(self, first: FloatArray, second: FloatArray) -> None:
-        """Add pairs of values, none of which is in two pairs."""
+        """Add pairs of values, none of which is in two pairs.
+
+        Args:
+            first: The first value of each pair.
+            second: The second value of each pair.
+        """
         self.sums += float(((first + second) ** 2).sum())
         self.differences += float(((first - second) ** 2).sum())
         self.count += first.size

@@ -16,18 +16,22 @@ from minsep.training.torch import PrivateTraining
 class TorchLoop:
     """A loop that trains with `minsep.training.torch.PrivateTraining`.
 
-    - `clipping`, `noise` and `micro_batch` are those of `PrivateTraining`.
-    - `resume_every`: of so many runs, one on average is interrupted and resumed from its checkpoint, so that some
-      steps are repeated. A coin of each run decides. 0 is never.
+    Args:
+        clipping: How `PrivateTraining` computes the gradients of single examples.
+        noise: Where `PrivateTraining` makes the noise.
+        micro_batch: Number of examples that `PrivateTraining` holds in memory at once.
+        resume_every: Of so many runs, one on average is interrupted and resumed from its checkpoint, so that some steps
+            are repeated. A coin of each run decides. 0 is never.
 
-    >>> import minsep, numpy as np
-    >>> from minsep.auditing import CanaryRun
-    >>> identity = minsep.BandedToeplitz.identity(iterations=4)
-    >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.5), noise_multiplier=1.0)
-    >>> run = CanaryRun(mechanism, present=np.ones(3, dtype=bool), num_examples=3, clip_norm=1.0)
-    >>> TorchLoop()(run)
-    >>> run.observed().releases.shape
-    (3, 4)
+    Examples:
+        >>> import minsep, numpy as np
+        >>> from minsep.auditing import CanaryRun
+        >>> identity = minsep.BandedToeplitz.identity(iterations=4)
+        >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.5), noise_multiplier=1.0)
+        >>> run = CanaryRun(mechanism, present=np.ones(3, dtype=bool), num_examples=3, clip_norm=1.0)
+        >>> TorchLoop()(run)
+        >>> run.observed().releases.shape
+        (3, 4)
     """
 
     clipping: Literal["auto", "vmap", "ghost"] = "auto"
@@ -36,7 +40,11 @@ class TorchLoop:
     resume_every: int = 4
 
     def __call__(self, run: CanaryRun) -> None:
-        """Take a run from its first step to its last."""
+        """Take a run from its first step to its last.
+
+        Args:
+            run: The run, which provides the mechanism and the examples, and records what the loop releases.
+        """
         trainer = PrivateTraining(*_arguments(run), seed=run.seed, **self._options(run))
         if not is_resumed(run, self.resume_every):
             _train(run, trainer, run.mechanism.iterations)

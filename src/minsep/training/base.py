@@ -43,15 +43,15 @@ class Training(ABC):
 
         Args:
             certificate: The certificate, or the file that holds it. One that did not pass is refused.
-            arguments: Those of the constructor before the mechanism.
-            verify: Whether its samples are drawn again, which takes as long as `minsep.verify`. A certificate that does
-                not hold is refused. With `verify=False` its word is taken.
-            graph: Says which examples belong to which users. It is required if the certificate protects users, and is
-                refused if a user has more examples than the certificate allows.
-            accept_assumption: Whether a conditional certificate, which rests on something that is not proven, is
-                accepted.
-            options: The other arguments of the constructor, such as `num_examples` and `clip_norm`. The number of
-                examples must be that of the graph, and of the truncation if batches are cut.
+            arguments: The positional arguments of the constructor before `mechanism`.
+            verify: Whether to draw the samples of the certificate again, which takes as long as `minsep.verify`. A
+                certificate that does not hold is refused. `verify=False` skips this check.
+            graph: The graph that says which examples belong to which users. It is required if the certificate protects
+                users, and is refused if a user has more examples than the certificate allows.
+            accept_assumption: Whether to accept a conditional certificate, which rests on something that is not proven.
+            options: The other arguments of the constructor, such as `num_examples` and `clip_norm`. If there is a
+                graph, `num_examples` must be its number of examples. If batches are truncated, it must match the
+                truncation.
         """
         accepted, mechanism = certified_mechanism(
             certificate,
@@ -84,10 +84,12 @@ class Training(ABC):
     def seeds(self, indices: Indices) -> NDArray[np.uint32]:
         """Return seeds for the random draws of the examples in the next step: one row of two words per example.
 
-        - `indices`: the examples, by their indices in the dataset.
         - A seed is a function of (secret key, step, index), so the draws of an example reveal nothing about the others.
         - A row seeds `np.random.default_rng(row)`. It is also a key for `jax.random` with threefry, the default. Under
           `vmap`, draws with "rbg" keys depend on the other examples.
+
+        Args:
+            indices: The examples, by their indices in the dataset.
         """
         return self._run.example_seeds.words(self.steps, indices)
 
@@ -95,15 +97,18 @@ class Training(ABC):
     def step(self, inputs: Any, targets: Any) -> None:
         """Train on the examples of the next batch: all of them, and no others.
 
-        - `inputs`, `targets`: arrays, or trees of arrays. Their first dimension counts the examples, in the order of
-          the batch.
+        Args:
+            inputs: An array, or a tree of arrays. Their first dimension counts the examples, in the order of the batch.
+            targets: An array, or a tree of arrays, with the same first dimension.
         """
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write model, optimiser, batches, noise and certificate to one file that only its owner can read.
 
-        - `path`: the file. An interrupted write leaves an existing file of that name unchanged.
-        - The file holds the keys of batches and noise. It is as secret as the data.
+        The file holds the keys of batches and noise. It is as secret as the data.
+
+        Args:
+            path: The file. An interrupted write leaves an existing file of that name unchanged.
         """
         content = self._content()
         if content is not None:
@@ -113,13 +118,16 @@ class Training(ABC):
     def resume(cls, path: str | os.PathLike[str], *arguments: Any, **options: Any) -> Self:
         """Return the training that wrote a checkpoint. It continues with bit-identical results.
 
-        - `path`: the file that `save` wrote.
-        - `arguments`, `options`: those of the constructor, the same as in the saved run.
         - A checkpoint of another mechanism, number of examples, clip norm, expected batch or model is refused, and the
           error names the difference.
         - The noise is that of the saved run, and so are the random draws of the examples (augmentation, dropout). If
           data, loss, model, schedule or a setting of the optimiser have changed, never release anything that the saved
           run produced after the checkpoint: the difference of the two runs holds no noise.
+
+        Args:
+            path: The file that `save` wrote.
+            arguments: The positional arguments of the constructor, the same as in the saved run.
+            options: The other arguments of the constructor, the same as in the saved run.
         """
         training = cls(*arguments, **options)
         content = load_checkpoint(path, training._identity(), training._decode)

@@ -23,10 +23,11 @@ def certified_mechanism(
 
     Args:
         certificate: The certificate, or the file that holds it.
-        num_examples: Size of the dataset. It must be that of the graph.
-        verify: Whether the samples of the certificate are drawn again.
-        graph: Says which examples belong to which users. It is required if the certificate protects users.
-        accept_assumption: Whether a conditional certificate is accepted.
+        num_examples: Size of the dataset. If there is a graph, it must be its number of examples.
+        verify: Whether to draw the samples of the certificate again.
+        graph: The graph that says which examples belong to which users. It is required if the certificate protects
+            users.
+        accept_assumption: Whether to accept a conditional certificate.
     """
     from minsep.accounting import accept_certificate
 

@@ -27,7 +27,7 @@ def save_checkpoint(path: str | os.PathLike[str], identity: State, content: Any,
         path: The file. An interrupted write leaves an existing file of that name unchanged.
         identity: What the checkpoint belongs to, in plain data.
         content: Numbers, text and arrays, in lists, tuples and dicts of any depth.
-        encode: Converts an array of the framework to NumPy.
+        encode: Function that converts an array of the framework to NumPy.
     """
     arrays: dict[str, Array] = {}
     plain = to_plain(content, partial(_pack, encode=encode, arrays=arrays))
@@ -40,7 +40,7 @@ def load_checkpoint(path: str | os.PathLike[str], identity: State, decode: Decod
     Args:
         path: The file that `save_checkpoint` wrote.
         identity: What the checkpoint must belong to. Any other one is refused, and the error names the difference.
-        decode: Converts a NumPy array to one of the framework.
+        decode: Function that converts a NumPy array to one of the framework.
     """
     state = load_state(path)
     check_envelope(state, identity)

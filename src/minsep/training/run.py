@@ -34,19 +34,22 @@ CLIP_MARGIN = 2.0**-14
 class PrivateRun(Uncopyable):
     """The batches of a mechanism and the current step of a run. Every batch is trained on once, in order.
 
-    - `mechanism`: provides batches and noise.
-    - `num_examples`: size of the dataset.
-    - `clip_norm`: bound on the norm of the gradient of one example.
-    - `expected_batch`: public divisor of the sums. None is the expected batch size of the sampling scheme.
-    - `certificate`: must be for this mechanism and have passed, or have been accepted already. None is a run without a
-      certificate.
-    - `verify`: whether the samples of the certificate are drawn again.
-    - `seed`: makes the run reproducible, and is as secret as the data. None is a key from the operating system.
-    - `size`: number of trainable parameters. A certificate must cover the rounding of so many values in each step.
-    - `rank`, `processes`: the number of this process, and of all processes. It takes every `processes`-th example of a
-      batch, starting with example `rank`.
-
     An interrupted step cannot be continued.
+
+    Args:
+        mechanism: The mechanism that provides batches and noise.
+        num_examples: Size of the dataset.
+        clip_norm: Bound on the norm of the gradient of one example.
+        expected_batch: Public divisor of the sums. None is the expected batch size of the sampling scheme.
+        certificate: A certificate, which must be for this mechanism and must have passed, or have been accepted
+            already. None is a run without a certificate.
+        verify: Whether to draw the samples of the certificate again.
+        seed: A seed that makes the run reproducible, and is as secret as the data. None takes a key from the operating
+            system.
+        size: Number of trainable parameters. A certificate must cover the rounding of so many values in each step.
+        rank: The number of this process. It takes every `processes`-th example of a batch, starting with example
+            `rank`.
+        processes: The number of all processes.
     """
 
     def __init__(
@@ -88,7 +91,7 @@ class PrivateRun(Uncopyable):
 
         Args:
             kind: Kind of training, with the name of the framework.
-            more: What else must match, in plain data.
+            more: Everything else that must match, in plain data.
         """
         return envelope(
             kind,
@@ -220,7 +223,7 @@ def check_clip_norm(clip_norm: float) -> float:
     """Return the clip norm as a number.
 
     Args:
-        clip_norm: Refused unless it is finite and large enough for norms not to underflow in single precision.
+        clip_norm: The clip norm. It must be finite, and large enough for norms not to underflow in single precision.
     """
     return validate.real(clip_norm=clip_norm, above=LEAST_CLIP_NORM, at_most=MOST_CLIP_NORM)
 

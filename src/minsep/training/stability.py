@@ -10,7 +10,7 @@ def largest_stable_clip_norm(mechanism: Mechanism, expected_batch: float) -> flo
     """Return the clip norm of scaled gradients up to which Adam's second moments do not feed on their own noise.
 
     Args:
-        mechanism: Provides the noise of a step.
+        mechanism: The mechanism that provides the noise of a step.
         expected_batch: The divisor of the sums of gradients.
 
     >>> import minsep
@@ -26,7 +26,7 @@ def warn_if_unstable(mechanism: Mechanism, clip_norm: float, expected_batch: flo
     """Warn of a clip norm at which the second moments grow without bound.
 
     Args:
-        mechanism: Provides the noise of a step.
+        mechanism: The mechanism that provides the noise of a step.
         clip_norm: Bound on the norm of scaled gradients.
         expected_batch: The divisor of the sums of gradients.
         decay: Adam's decay of the second moments, beta2, if it is known.

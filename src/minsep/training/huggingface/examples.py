@@ -18,8 +18,8 @@ class CollatedItems(Dataset[Features]):
     """The examples of a dataset, each collated alone: a batch of one.
 
     Args:
-        dataset: Has `__getitem__` by index.
-        collator: Makes a batch of a list of examples.
+        dataset: The dataset, with `__getitem__` by index.
+        collator: Function that makes a batch of a list of examples.
     """
 
     def __init__(self, dataset: Any, collator: Callable[[list[Any]], Mapping[str, Any]]) -> None:
@@ -75,10 +75,11 @@ def stacked(items: Sequence[Features]) -> tuple[Features, Tensor]:
 class LossOfOne(nn.Module):
     """A model together with its loss on a batch of one.
 
-    - `model`: the model.
-    - `compute_loss(model, inputs)` returns the loss.
-
     Its state is what training changes: trainable parameters and buffers. So a checkpoint of adapters stays small.
+
+    Args:
+        model: The model.
+        compute_loss: Function of the model and its inputs that returns the loss.
     """
 
     def __init__(self, model: nn.Module, compute_loss: Callable[[nn.Module, Features], Tensor]) -> None:
@@ -97,7 +98,9 @@ class LossOfOne(nn.Module):
     def state_dict(self, *arguments: Any, **options: Any) -> dict[str, Any]:  # type: ignore[override]
         """Return the trainable parameters and the buffers.
 
-        - `arguments`, `options`: those of `torch.nn.Module.state_dict`.
+        Args:
+            arguments: The positional arguments of `torch.nn.Module.state_dict`.
+            options: The named arguments of `torch.nn.Module.state_dict`.
         """
         named = self.named_parameters(remove_duplicate=False)
         frozen = {name for name, parameter in named if not parameter.requires_grad}
@@ -107,8 +110,10 @@ class LossOfOne(nn.Module):
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Set the trainable parameters and the buffers.
 
-        - `state_dict`: what `state_dict` returned.
-        - `strict`, `assign`: those of `torch.nn.Module.load_state_dict`. Names that differ are always refused.
+        Args:
+            state_dict: What `state_dict` returned.
+            strict: As in `torch.nn.Module.load_state_dict`. Names that differ are always refused.
+            assign: As in `torch.nn.Module.load_state_dict`.
         """
         different = sorted(set(state_dict) ^ set(self.state_dict()))
         if different:

@@ -36,46 +36,55 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
     Arguments, collators, callbacks, evaluation and checkpoints are those of `transformers`. What would break the
     guarantee is refused by name, such as samplers, packing, or a number of steps that is not the mechanism's.
 
-    - `model`, `args`, `data_collator`, `train_dataset`, `eval_dataset`: those of `Trainer`. A batch of the mechanism is
-      trained on in micro-batches of `args.per_device_train_batch_size`. The collator is given one example at a time,
-      so every example must be padded to the same length.
-    - `certificate`: a certificate that passed, or its file. Scheme, strategy, noise multiplier and number of steps come
-      from it.
-    - `mechanism`: provides batches and noise of a run without a certificate, instead of `certificate`.
-    - `clip_norm`: bound on the norm of the gradient of one example, over all trainable parameters.
-    - `verify`: whether the certificate is checked first, which takes as long as `minsep.verify`.
-    - `graph`: says which examples belong to which users. It is required if the certificate protects users.
-    - `accept_assumption`: whether a conditional certificate is accepted.
-    - `expected_batch`: the public divisor. None is the expected batch size of the sampling scheme.
-    - `clipping`: how the gradients of single examples are computed: "auto", "vmap" or "ghost", as in `PrivateTraining`.
-    - `per_layer`: whether each of K modules is clipped to `clip_norm / sqrt(K)`.
-    - `scaling`: scales gradients before they are clipped, for Adam. None leaves them unscaled.
-    - `private_seed`: makes batches and noise reproducible, and is as secret as the data. None is a key from the
-      operating system. `args.seed` is public and has no part in them.
-    - `log_loss_without_privacy`: logs the mean loss of each batch, which is not private: for debugging only.
-    - `options`: the other arguments of `Trainer`, such as `processing_class`, `compute_metrics` and `callbacks`.
-
     The loss of an example is `compute_loss` on a batch of one, so no loss is averaged over the tokens of a batch. Logs
     hold the learning rate and the norm of the noisy gradient. A checkpoint folder holds the file `minsep.checkpoint`
     with the keys of batches and noise: it is as secret as the data.
 
-    >>> import tempfile, minsep
-    >>> from transformers import BertConfig, BertForSequenceClassification, TrainingArguments
-    >>> config = BertConfig(
-    ...     vocab_size=50, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8
-    ... )
-    >>> data = [{"input_ids": [k % 50, 3, 4], "labels": k % 2} for k in range(100)]
-    >>> strategy = minsep.BandedToeplitz.optimal(iterations=5, bands=2)
-    >>> arguments = TrainingArguments(
-    ...     tempfile.mkdtemp(), per_device_train_batch_size=4, save_strategy="no", report_to="none", disable_tqdm=True
-    ... )
-    >>> trainer = PrivateTrainer(
-    ...     BertForSequenceClassification(config), arguments, train_dataset=data, clip_norm=1.0,
-    ...     mechanism=minsep.Mechanism(strategy, minsep.MinSep(rate=0.1, min_sep=2), noise_multiplier=1.0),
-    ... )
-    >>> trainer.train().global_step  # doctest: +ELLIPSIS
-    {...}
-    5
+    Args:
+        model: The model, as in `Trainer`.
+        args: The arguments of training, as in `Trainer`. A batch of the mechanism is trained on in micro-batches of
+            `args.per_device_train_batch_size`.
+        data_collator: The collator, as in `Trainer`. It is given one example at a time, so every example must be padded
+            to the same length.
+        train_dataset: The examples to train on, as in `Trainer`.
+        eval_dataset: The examples to evaluate on, as in `Trainer`.
+        clip_norm: Bound on the norm of the gradient of one example, over all trainable parameters.
+        certificate: A certificate that passed, or the file that holds it. Scheme, strategy, noise multiplier and number
+            of steps come from it.
+        mechanism: The mechanism that provides batches and noise of a run without a certificate, instead of
+            `certificate`.
+        verify: Whether to verify the certificate first, which takes as long as `minsep.verify`.
+        graph: The graph that says which examples belong to which users. It is required if the certificate protects
+            users.
+        accept_assumption: Whether to accept a conditional certificate, which rests on something that is not proven.
+        expected_batch: The public divisor. None is the expected batch size of the sampling scheme.
+        clipping: How the gradients of single examples are computed: "auto", "vmap" or "ghost", as in `PrivateTraining`.
+        per_layer: Whether to clip each of K modules to `clip_norm / sqrt(K)`.
+        scaling: How to scale gradients before they are clipped, for Adam. None leaves them unscaled.
+        private_seed: A seed that makes batches and noise reproducible, and is as secret as the data. None takes a key
+            from the operating system. `args.seed` is public and has no part in them.
+        log_loss_without_privacy: Whether to log the mean loss of each batch, which is not private: for debugging only.
+        options: The other arguments of `Trainer`, such as `processing_class`, `compute_metrics` and `callbacks`.
+
+    Examples:
+        >>> import tempfile, minsep
+        >>> from transformers import BertConfig, BertForSequenceClassification, TrainingArguments
+        >>> config = BertConfig(
+        ...     vocab_size=50, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8
+        ... )
+        >>> data = [{"input_ids": [k % 50, 3, 4], "labels": k % 2} for k in range(100)]
+        >>> strategy = minsep.BandedToeplitz.optimal(iterations=5, bands=2)
+        >>> arguments = TrainingArguments(
+        ...     tempfile.mkdtemp(), per_device_train_batch_size=4, save_strategy="no", report_to="none",
+        ...     disable_tqdm=True,
+        ... )
+        >>> trainer = PrivateTrainer(
+        ...     BertForSequenceClassification(config), arguments, train_dataset=data, clip_norm=1.0,
+        ...     mechanism=minsep.Mechanism(strategy, minsep.MinSep(rate=0.1, min_sep=2), noise_multiplier=1.0),
+        ... )
+        >>> trainer.train().global_step  # doctest: +ELLIPSIS
+        {...}
+        5
     """
 
     state: Any
@@ -148,10 +157,11 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
         Args:
             resume_from_checkpoint: The folder of a checkpoint, or True for the last one in `args.output_dir`. The run
                 continues with bit-identical results.
-            trial: Refused. Every trial of a search would spend the budget again.
-            ignore_keys_for_eval: That of `Trainer.train`.
+            trial: A trial of a search, which is refused: every trial would spend the budget again.
+            ignore_keys_for_eval: Keys of the model's output to ignore in evaluations, as in `Trainer.train`.
 
-        The result's `training_loss` is NaN, unless `log_loss_without_privacy` was set.
+        Returns:
+            The output of `Trainer.train`. Its `training_loss` is NaN, unless `log_loss_without_privacy` was set.
         """
         if trial is not None:
             raise ValueError("trial is given, but every trial of a search would spend the budget again: train once.")
@@ -177,7 +187,10 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
     def evaluate(self, eval_dataset: Any = None, *arguments: Any, **options: Any) -> dict[str, float]:
         """Evaluate as `Trainer` does, but not on training examples: their metrics are not private.
 
-        - `eval_dataset`, `arguments`, `options`: those of `Trainer.evaluate`.
+        Args:
+            eval_dataset: The examples to evaluate on, as in `Trainer.evaluate`.
+            arguments: The other positional arguments of `Trainer.evaluate`.
+            options: The named arguments of `Trainer.evaluate`.
         """
         check_evaluated(self, eval_dataset)
         metrics: dict[str, float] = super().evaluate(eval_dataset, *arguments, **options)
@@ -186,7 +199,10 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
     def predict(self, test_dataset: Any, *arguments: Any, **options: Any) -> Any:
         """Predict as `Trainer` does, but not for training examples: their predictions are not private.
 
-        - `test_dataset`, `arguments`, `options`: those of `Trainer.predict`.
+        Args:
+            test_dataset: The examples to predict for, as in `Trainer.predict`.
+            arguments: The other positional arguments of `Trainer.predict`.
+            options: The named arguments of `Trainer.predict`.
         """
         check_evaluated(self, test_dataset)
         return super().predict(test_dataset, *arguments, **options)
@@ -194,7 +210,9 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
     def hyperparameter_search(self, *arguments: Any, **options: Any) -> Any:
         """Refuse a search.
 
-        - `arguments`, `options`: not used.
+        Args:
+            arguments: Positional arguments, which are not used.
+            options: Named arguments, which are not used.
         """
         raise ValueError(
             "A hyperparameter search trains many times on the same data, and each spends the budget again."

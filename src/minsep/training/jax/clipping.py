@@ -23,29 +23,29 @@ LossOfOne = Callable[[Tree, Any, Any], jax.Array]
 def clipped_gradient(
     loss: LossOfOne, clip_norm: float, micro_batch: int = 64, per_layer: bool = False
 ) -> Callable[[Tree, Tree, Tree, jax.Array, Tree | None], Tree]:
-    """Return a compiled function of (parameters, inputs, targets, mask, scales): the sum of clipped gradients.
+    """Return a compiled function that sums clipped gradients.
+
+    Sums are float64, whether or not jax_enable_x64 is set. A gradient that is not finite makes the sum not finite.
 
     Args:
         loss: The loss of one example.
         clip_norm: Bound on the norm of the gradient of one example, over all parameters.
         micro_batch: Number of examples whose gradients are in memory at once.
-        per_layer: Whether each of K layers is clipped to `clip_norm / sqrt(K)` instead. Leaves of one parent in the
-            tree are a layer.
+        per_layer: Whether to clip each of K layers to `clip_norm / sqrt(K)` instead. Leaves of one parent in the tree
+            are a layer.
 
-    The arguments of the compiled function:
+    Returns:
+        A function of (parameters, inputs, targets, mask, scales). The first dimension of inputs, targets and mask is a
+        multiple of `micro_batch`, as `padded` makes it. It may be 0. Examples whose mask is false do not contribute.
+        Scales (None, or a tree like the parameters) multiply each gradient before it is clipped.
 
-    - The first dimension of inputs, targets and mask is a multiple of `micro_batch`, as `padded` makes it. It may be 0.
-    - Examples whose mask is false do not contribute.
-    - Scales (None, or a tree like the parameters) multiply each gradient before it is clipped.
-
-    Sums are float64, whether or not jax_enable_x64 is set. A gradient that is not finite makes the sum not finite.
-
-    >>> def loss(weights, x, y):
-    ...     return (weights @ x - y) ** 2
-    >>> gradient = clipped_gradient(loss, clip_norm=1.0, micro_batch=2)
-    >>> inputs, targets, mask = padded((np.eye(3, dtype=np.float32), np.ones(3, dtype=np.float32)), 3, 2)
-    >>> gradient(jnp.zeros(3), inputs, targets, mask, None).round(3).tolist()
-    [-1.0, -1.0, -1.0]
+    Examples:
+        >>> def loss(weights, x, y):
+        ...     return (weights @ x - y) ** 2
+        >>> gradient = clipped_gradient(loss, clip_norm=1.0, micro_batch=2)
+        >>> inputs, targets, mask = padded((np.eye(3, dtype=np.float32), np.ones(3, dtype=np.float32)), 3, 2)
+        >>> gradient(jnp.zeros(3), inputs, targets, mask, None).round(3).tolist()
+        [-1.0, -1.0, -1.0]
     """
     clip_norm = check_clip_norm(clip_norm)
     micro_batch = validate.integer(micro_batch=micro_batch, at_least=1)
@@ -93,16 +93,17 @@ def clipped_gradient(
 def padded(examples: Tree, count: int, micro_batch: int) -> tuple[Any, ...]:
     """Return arrays padded to a multiple of `micro_batch`, and a mask that is false for the padding.
 
-    Args:
-        examples: A tuple of arrays, or of trees of arrays, whose first dimension counts the examples.
-        count: Number of examples.
-        micro_batch: That of `clipped_gradient`.
-
     With few different sizes there are few compilations. Padding repeats the first example, so its gradient is finite if
     that of the first example is.
 
-    >>> padded((np.array([5, 6, 7]),), 3, 4)
-    (array([5, 6, 7, 5]), array([ True,  True,  True, False]))
+    Args:
+        examples: A tuple of arrays, or of trees of arrays, whose first dimension counts the examples.
+        count: Number of examples.
+        micro_batch: The micro-batch size of `clipped_gradient`.
+
+    Examples:
+        >>> padded((np.array([5, 6, 7]),), 3, 4)
+        (array([5, 6, 7, 5]), array([ True,  True,  True, False]))
     """
     size = -(-count // micro_batch) * micro_batch
 
@@ -128,11 +129,11 @@ def _factors(gradients: Tree, clip_norm: float, per_layer: bool) -> Tree:
 def norms_of(parts: list[jax.Array]) -> jax.Array:
     """Return the norm of each row over several matrices.
 
-    Args:
-        parts: Matrices with one row for each example.
-
     A sum of squares in single precision loses the small entries of a long row. So norms are taken of short pieces, then
     of pieces of these norms, until one norm remains.
+
+    Args:
+        parts: Matrices with one row for each example.
 
     >>> row = np.full((1, 1 << 20), 2.43e-4, dtype=np.float32)
     >>> row[0, :8] = 1.0

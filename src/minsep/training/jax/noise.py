@@ -18,8 +18,8 @@ from minsep.training.jax.arrays import enable_x64
 class NoiseState(NamedTuple):
     """The state of correlated noise between two steps.
 
-    Args:
-        position: Number of rows released so far. Past rows are kept on the host.
+    Attributes:
+        position: Number of rows released so far. Past rows stay on the host.
     """
 
     position: jax.Array
@@ -28,14 +28,14 @@ class NoiseState(NamedTuple):
 class Releases:
     """Noisy sums as a pure function of the sums and of the number of their row. A row is released with one sum only.
 
+    Rows in order are cheap. An earlier row, or one that was skipped to, costs all rows before it.
+
     Args:
-        mechanism: Provides C and the noise multiplier.
+        mechanism: The mechanism that provides C and the noise multiplier.
         size: Number of values of a sum.
         key: The secret key, from `Mechanism.noise_key`.
         clip_norm: Bound on the norm of the gradient of one example.
         divisor: What noisy sums are divided by.
-
-    Rows in order are cheap. An earlier row, or one that was skipped to, costs all rows before it.
     """
 
     def __init__(self, mechanism: Mechanism, size: int, key: Key, clip_norm: float, divisor: float) -> None:
@@ -87,10 +87,10 @@ def released(releases: Releases, position: jax.Array, sums: jax.Array, dtype: An
     """Return noisy sums, also within compiled code. They are computed on the host.
 
     Args:
-        releases: Adds the noise.
+        releases: The releases, which add the noise.
         position: Number of the row, from 0.
         sums: A flat vector.
-        dtype: That of the result.
+        dtype: Dtype of the result.
     """
 
     def on_host(position: Any, words: Any) -> NDArray[Any]:
@@ -110,7 +110,7 @@ def size_of(tree: Any) -> int:
     """Return the number of values of all leaves of a tree.
 
     Args:
-        tree: Arrays.
+        tree: A tree of arrays.
     """
     return sum(np.size(leaf) for leaf in jax.tree.leaves(tree))
 
@@ -119,7 +119,7 @@ def flattened(tree: Any) -> jax.Array:
     """Return the leaves of a tree as one vector in double precision, in or outside of compiled code.
 
     Args:
-        tree: Arrays of float64, in the order of `jax.tree.leaves`. Others are refused.
+        tree: A tree of arrays of float64, taken in the order of `jax.tree.leaves`. Other dtypes are refused.
     """
     leaves = jax.tree.leaves(tree)
     for leaf in leaves:

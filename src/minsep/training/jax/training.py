@@ -33,34 +33,37 @@ class PrivateTraining(Training):
         parameters: A tree of arrays, the initial values.
         loss: The loss of one example.
         optimizer: Any gradient transformation of optax.
-        mechanism: Provides batches and noise.
+        mechanism: The mechanism that provides batches and noise.
         num_examples: Size of the dataset.
         clip_norm: Bound on the norm of the gradient of one example, over all parameters.
         expected_batch: The public divisor, never the actual batch size. None is the expected batch size of the sampling
             scheme.
         micro_batch: Number of examples whose gradients are in memory at once. Batches are padded to a multiple of it.
-        per_layer: Whether each of K layers is clipped to `clip_norm / sqrt(K)`. Leaves of one parent in the tree are a
+        per_layer: Whether to clip each of K layers to `clip_norm / sqrt(K)`. Leaves of one parent in the tree are a
             layer.
-        scale_stability: Turns Adam into scale-then-privatize, as `minsep.training.torch.ScaleThenPrivatize` does. None
-            leaves the gradients unscaled. A clip norm at which the second moments would feed on their own noise gives a
-            warning that names the largest stable one.
-        certificate: Must be for this mechanism and have passed. Both are read from it, not verified.
-        verify: Whether the samples of the certificate are drawn again, which takes as long as `minsep.verify`. A
+        scale_stability: A stability that turns Adam into scale-then-privatize, as
+            `minsep.training.torch.ScaleThenPrivatize` does. None leaves the gradients unscaled. A clip norm at which
+            the second moments would feed on their own noise gives a warning that names the largest stable one.
+        certificate: A certificate, which must be for this mechanism and must have passed. Both are read from it, not
+            verified. None is a run without a certificate.
+        verify: Whether to draw the samples of the certificate again, which takes as long as `minsep.verify`. A
             certificate that does not hold is refused.
-        seed: Makes the run reproducible, and is as secret as the data. None is a key from the operating system.
+        seed: A seed that makes the run reproducible, and is as secret as the data. None takes a key from the operating
+            system.
 
-    >>> import minsep
-    >>> inputs, targets = np.ones((500, 4), dtype=np.float32), np.ones(500, dtype=np.float32)
-    >>> strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=4)
-    >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=1.0)
-    >>> trainer = PrivateTraining(
-    ...     jnp.zeros(4), lambda weights, x, y: (weights @ x - y) ** 2, optax.sgd(0.1, momentum=0.95), mechanism,
-    ...     num_examples=500, clip_norm=1.0,
-    ... )
-    >>> for indices in trainer.batches():
-    ...     trainer.step(inputs[indices], targets[indices])
-    >>> trainer.steps, trainer.parameters.shape
-    (20, (4,))
+    Examples:
+        >>> import minsep
+        >>> inputs, targets = np.ones((500, 4), dtype=np.float32), np.ones(500, dtype=np.float32)
+        >>> strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=4)
+        >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=1.0)
+        >>> trainer = PrivateTraining(
+        ...     jnp.zeros(4), lambda weights, x, y: (weights @ x - y) ** 2, optax.sgd(0.1, momentum=0.95), mechanism,
+        ...     num_examples=500, clip_norm=1.0,
+        ... )
+        >>> for indices in trainer.batches():
+        ...     trainer.step(inputs[indices], targets[indices])
+        >>> trainer.steps, trainer.parameters.shape
+        (20, (4,))
     """
 
     _encode = staticmethod(to_array)
@@ -110,10 +113,11 @@ class PrivateTraining(Training):
     def step(self, inputs: Tree, targets: Tree) -> None:
         """Train on the examples of the next batch: all of them, and no others.
 
-        - `inputs`, `targets`: arrays, or trees of arrays. Their first dimension counts the examples, in the order of
-          the batch.
-
         An error in the loss or the data leaves the step to be repeated, because nothing was released.
+
+        Args:
+            inputs: An array, or a tree of arrays. Their first dimension counts the examples, in the order of the batch.
+            targets: An array, or a tree of arrays, with the same first dimension.
         """
         counts = {len(leaf) for leaf in jax.tree.leaves((inputs, targets))}
         if len(counts) != 1:

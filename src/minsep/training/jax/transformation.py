@@ -18,32 +18,34 @@ def privatize(
 ) -> optax.GradientTransformation:
     """Return the transformation of sums of clipped gradients to (sum + clip_norm * row of C^-1 Z) / expected batch.
 
-    Args:
-        mechanism: Provides C and the noise multiplier.
-        clip_norm: The norm to which the gradients in the sums were clipped.
-        expected_batch: The public divisor, never the actual batch size.
-        seed: Makes the noise reproducible, and is as secret as the data. None is a fresh key from the operating system.
-            Such a key cannot be saved: `PrivateTraining` has checkpoints.
-
     Sums go to the host, where `minsep.release` adds the noise in double precision and rounds to a public grid, through
     a callback that is a pure function of (key, row, sums). Sums must be float64, as `clipped_gradient` returns them.
-    The state is the number of the row; rows out of order are computed again from the first one. Parameters are one
-    flat vector in the order of their tree. Updates are NaN beyond the last iteration, for sums that are not finite, and
-    for a second update from one state with other sums: the difference of the two would have no noise.
 
-    >>> import minsep, numpy as np
-    >>> from minsep.training.jax import clipped_gradient, padded
-    >>> strategy = minsep.BandedToeplitz.optimal(iterations=10, bands=3)
-    >>> mechanism = minsep.Mechanism(strategy, minsep.Poisson(rate=0.1), noise_multiplier=1.0)
-    >>> optimizer = optax.chain(privatize(mechanism, clip_norm=1.0, expected_batch=8.0), optax.sgd(0.1))
-    >>> weights = jnp.zeros(5)
-    >>> state = optimizer.init(weights)
-    >>> gradient = clipped_gradient(lambda weights, x, y: weights @ x, clip_norm=1.0, micro_batch=8)
-    >>> examples = np.ones((8, 5), dtype=np.float32), np.zeros(8)
-    >>> sums = gradient(weights, *padded(examples, 8, 8), None)
-    >>> updates, state = jax.jit(optimizer.update)(sums, state)
-    >>> int(state[0].position)
-    1
+    The state is the number of the row; rows out of order are computed again from the first one. Parameters are one flat
+    vector in the order of their tree. Updates are NaN beyond the last iteration, for sums that are not finite, and for
+    a second update from one state with other sums: the difference of the two would have no noise.
+
+    Args:
+        mechanism: The mechanism that provides C and the noise multiplier.
+        clip_norm: The norm to which the gradients in the sums were clipped.
+        expected_batch: The public divisor, never the actual batch size.
+        seed: A seed that makes the noise reproducible, and is as secret as the data. None takes a fresh key from the
+            operating system. Such a key cannot be saved: `PrivateTraining` has checkpoints.
+
+    Examples:
+        >>> import minsep, numpy as np
+        >>> from minsep.training.jax import clipped_gradient, padded
+        >>> strategy = minsep.BandedToeplitz.optimal(iterations=10, bands=3)
+        >>> mechanism = minsep.Mechanism(strategy, minsep.Poisson(rate=0.1), noise_multiplier=1.0)
+        >>> optimizer = optax.chain(privatize(mechanism, clip_norm=1.0, expected_batch=8.0), optax.sgd(0.1))
+        >>> weights = jnp.zeros(5)
+        >>> state = optimizer.init(weights)
+        >>> gradient = clipped_gradient(lambda weights, x, y: weights @ x, clip_norm=1.0, micro_batch=8)
+        >>> examples = np.ones((8, 5), dtype=np.float32), np.zeros(8)
+        >>> sums = gradient(weights, *padded(examples, 8, 8), None)
+        >>> updates, state = jax.jit(optimizer.update)(sums, state)
+        >>> int(state[0].position)
+        1
     """
     clip_norm = check_clip_norm(clip_norm)
     expected_batch = validate.real(expected_batch=expected_batch, above=0)

@@ -17,12 +17,15 @@ def plain_attention(
 ) -> Tensor:
     """Return what `scaled_dot_product_attention` returns, with its arguments.
 
-    - `query`, `key`, `value`: (..., heads, length, width).
-    - `attn_mask`: where to attend, or what is added to the scores.
-    - `dropout_p`: probability to drop a weight.
-    - `is_causal`: whether a place attends only to itself and to earlier ones.
-    - `scale`: factor of the scores. None is one over the root of the width.
-    - `enable_gqa`: whether several heads of the query share one of key and value.
+    Args:
+        query: Queries, (..., heads, length, width).
+        key: Keys, (..., heads, length, width).
+        value: Values, (..., heads, length, width).
+        attn_mask: Where to attend, or what is added to the scores.
+        dropout_p: Probability to drop a weight.
+        is_causal: Whether a place attends only to itself and to earlier ones.
+        scale: Factor of the scores. None is one over the root of the width.
+        enable_gqa: Whether several heads of the query share one of key and value.
     """
     if enable_gqa:
         key, value = (part.repeat_interleave(query.shape[-3] // part.shape[-3], dim=-3) for part in (key, value))

@@ -33,17 +33,17 @@ _USUAL_MICRO_BATCH = 32
 class ClippedSum:
     """Sums the gradients of examples, each clipped to a norm over all trainable parameters.
 
-    Args:
-        model: The model. Layers that mix or store examples are refused.
-        loss: Called for one example at a time, as a batch of one.
-        clip_norm: Bound on the norm of the gradient of one example.
-        micro_batch: Number of examples in memory at once. "auto" measures at the first step how many fit.
-        per_layer: Whether the parameters of each of K modules are clipped separately to `clip_norm / sqrt(K)`. The
-            whole gradient is then also bounded by `clip_norm`.
-        clipping: "vmap" or "ghost" for the method, or "auto" for the one that suits the size of the model.
-
     Sums are flat vectors, in the order in which the model lists its parameters. A model that `vmap` cannot run is run
     one example at a time.
+
+    Args:
+        model: The model. Layers that mix or store examples are refused.
+        loss: The loss, which is called for one example at a time, as a batch of one.
+        clip_norm: Bound on the norm of the gradient of one example.
+        micro_batch: Number of examples in memory at once. "auto" measures at the first step how many fit.
+        per_layer: Whether to clip the parameters of each of K modules separately to `clip_norm / sqrt(K)`. The
+            whole gradient is then also bounded by `clip_norm`.
+        clipping: The method: "vmap", "ghost", or "auto" for the one that suits the size of the model.
     """
 
     def __init__(
@@ -83,10 +83,12 @@ class ClippedSum:
     ) -> None:
         """Add the clipped gradients of the examples to a flat vector. A non-finite gradient makes it non-finite.
 
-        - `flat`: the vector, changed in place.
-        - `inputs`, `targets`: the examples.
-        - `scales`: a flat vector by which gradients are multiplied before they are clipped, or None.
-        - `seeds_of`: returns the seeds of some of the examples, which determine their dropout.
+        Args:
+            flat: The vector, changed in place.
+            inputs: The inputs of the examples.
+            targets: The targets of the examples.
+            scales: A flat vector by which gradients are multiplied before they are clipped, or None.
+            seeds_of: Function that returns the seeds of some of the examples, which determine their dropout.
         """
         refuse_mixing(self.objective.model)
         refuse_devices(self.objective.device, inputs=inputs, targets=targets)

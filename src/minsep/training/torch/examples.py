@@ -47,7 +47,7 @@ def each(change: Callable[[Tensor], Tensor], tree: Examples) -> Examples:
     """Return a tree of changed tensors. None stays None.
 
     Args:
-        change: Returns the new tensor for a tensor.
+        change: Function that returns the new tensor for a tensor.
         tree: The examples. Mappings of any kind become dicts, and lists become tuples.
     """
     if tree is None:

@@ -16,7 +16,7 @@ class FirstStep:
 
     Args:
         model: The model.
-        optimizer: Updates its trainable parameters.
+        optimizer: The optimiser that updates the trainable parameters of the model.
     """
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:

@@ -21,8 +21,8 @@ def fitting_micro_batch(compute: Callable[[int], object], device: torch.device, 
     """Return how many examples to hold in memory at once: a power of two.
 
     Args:
-        compute: Computes the gradients of that many examples.
-        device: Where they are computed.
+        compute: Function that computes the gradients of as many examples as it is given.
+        device: Where the gradients are computed.
         available: Bytes of memory. None asks the system.
 
     >>> fitting_micro_batch(lambda size: torch.zeros(size, 1000).sum(), torch.device("cpu"), available=100_000)
@@ -41,7 +41,7 @@ def peak_memory(compute: Callable[[], object], device: torch.device) -> int:
 
     Args:
         compute: The computation.
-        device: Where it runs.
+        device: Where the computation runs.
 
     >>> peak_memory(lambda: torch.zeros(1000).double(), torch.device("cpu"))
     12000
@@ -60,7 +60,7 @@ def available_memory(device: torch.device) -> int:
     """Return how many bytes of memory can still be used.
 
     Args:
-        device: Whose memory.
+        device: The device whose memory is meant.
     """
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])

@@ -39,7 +39,7 @@ class Gradients(ABC):
         Args:
             totals: Flat totals by parameter, changed in place.
             names: The parameters.
-            factors: One for each example.
+            factors: One factor for each example.
         """
 
 
@@ -57,8 +57,10 @@ class Method(ABC):
     def __call__(self, inputs: Examples, targets: Examples, seeds: Seeds) -> Gradients:
         """Return the gradients of a micro-batch.
 
-        - `inputs`, `targets`: the examples.
-        - `seeds`: returns the examples' seeds, which determine what they draw.
+        Args:
+            inputs: The inputs of the examples.
+            targets: The targets of the examples.
+            seeds: Function that returns the examples' seeds, which determine what they draw.
         """
 
 
@@ -89,7 +91,7 @@ class Rows(Gradients):
         Args:
             totals: Flat totals by parameter, changed in place.
             names: The parameters.
-            factors: One for each example.
+            factors: One factor for each example.
         """
         for name in names:
             add_rows(totals[name], self._rows.pop(name), factors)
@@ -101,8 +103,10 @@ class Vmapped(Method):
     def __call__(self, inputs: Examples, targets: Examples, seeds: Seeds) -> Rows:
         """Return the gradients of a micro-batch.
 
-        - `inputs`, `targets`: the examples.
-        - `seeds`: returns the examples' seeds, which determine what they draw.
+        Args:
+            inputs: The inputs of the examples.
+            targets: The targets of the examples.
+            seeds: Function that returns the examples' seeds, which determine what they draw.
         """
         dimensions = (None, 0, None if targets is None else 0)
         with vmap_ready(), DrawsOfExamples(seeds):
@@ -125,8 +129,10 @@ class OneByOne(Method):
     def __call__(self, inputs: Examples, targets: Examples, seeds: Seeds) -> Rows:
         """Return the gradient of one example.
 
-        - `inputs`, `targets`: a micro-batch of one example.
-        - `seeds`: returns the example's seed, which determines what it draws.
+        Args:
+            inputs: The inputs, a micro-batch of one example.
+            targets: The targets, a micro-batch of one example.
+            seeds: Function that returns the example's seed, which determines what it draws.
         """
         one, its_targets = (each(lambda tensor: tensor[0], tree) for tree in (inputs, targets))
         # Not torch.autograd.grad: reentrant checkpointing allows only backward().
@@ -163,7 +169,7 @@ def as_rows(gradients: Tensor, dtype: torch.dtype) -> Tensor:
     """Return gradients as a matrix with one row for each example.
 
     Args:
-        gradients: The first dimension counts examples.
+        gradients: The gradients, whose first dimension counts examples.
         dtype: Dtype of the result.
     """
     return gradients.detach().reshape(len(gradients), -1).to(dtype)
@@ -172,11 +178,11 @@ def as_rows(gradients: Tensor, dtype: torch.dtype) -> Tensor:
 def norms_of(parts: list[Tensor]) -> Tensor:
     """Return the norm of each row over several matrices, in double precision.
 
-    Args:
-        parts: Matrices with one row for each example.
-
     A sum of squares in single precision loses the small entries of a long row. So norms are taken of short pieces, and
     then of these norms.
+
+    Args:
+        parts: Matrices with one row for each example.
 
     >>> row = torch.full((1, 1 << 20), 2.43e-4)
     >>> row[0, :8] = 1.0
@@ -197,8 +203,8 @@ def add_rows(total: Tensor, rows: Tensor, factors: Tensor) -> None:
 
     Args:
         total: A flat vector, changed in place.
-        rows: One for each example.
-        factors: One for each example.
+        rows: One row for each example.
+        factors: One factor for each example.
     """
     for start in range(0, rows.shape[1], _COLUMNS_AT_ONCE):
         part = slice(start, start + _COLUMNS_AT_ONCE)

@@ -27,12 +27,12 @@ class Loss(Protocol):
 class Objective:
     """The loss of one example as a function of the trainable parameters.
 
-    Args:
-        model: The model. Layers that mix or store examples are refused.
-        loss: Called for one example at a time, as a batch of one.
-
     Flat vectors have the order in which the model lists its parameters. The attribute `dtype` is that of per-example
     gradients: float64 if a parameter has it, and float32 otherwise.
+
+    Args:
+        model: The model. Layers that mix or store examples are refused.
+        loss: The loss, which is called for one example at a time, as a batch of one.
     """
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
@@ -84,8 +84,10 @@ class Objective:
     def of_one(self, parameters: dict[str, Tensor] | None, inputs: Examples, targets: Examples) -> Tensor:
         """Return the loss of one example.
 
-        - `parameters`: used in place of the model's own. None uses these.
-        - `inputs`, `targets`: the example, without a dimension that counts examples.
+        Args:
+            parameters: Parameters that are used in place of the model's own. None uses the model's own.
+            inputs: The inputs of the example, without a dimension that counts examples.
+            targets: The targets of the example, without a dimension that counts examples.
         """
         positional, named = arguments(each(_as_batch, inputs))
         if parameters is None:

@@ -57,7 +57,7 @@ class Processes:
         """Set tensors to those of the first process.
 
         Args:
-            tensors: Changed in place, and in the same order in all processes.
+            tensors: The tensors, changed in place, in the same order in all processes.
         """
         if self.count > 1:
             for tensor in tensors:
@@ -92,7 +92,7 @@ class Processes:
 
         Args:
             part: The part of this process.
-            flat: Changed in place.
+            flat: The vector, changed in place.
         """
         sizes = self._sizes(flat)
         together.all_to_all_single(flat, part.repeat(self.count), sizes, [sizes[self.rank]] * self.count)
@@ -132,7 +132,7 @@ class Processes:
         """Return whether the answer is true in all processes.
 
         Args:
-            answer: That of this process.
+            answer: The answer of this process.
         """
         if self.count == 1:
             return answer
@@ -150,7 +150,7 @@ def columns_of(parts: list[tuple[int, int]]) -> NDArray[np.int64]:
     """Return the numbers of all columns in some parts of a row.
 
     Args:
-        parts: (begin, end) of each.
+        parts: (begin, end) of each part.
 
     >>> columns_of([(0, 2), (5, 7)]).tolist()
     [0, 1, 5, 6]

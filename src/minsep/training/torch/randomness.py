@@ -26,11 +26,11 @@ _DRAWN_BY_OWN_GENERATORS = {"_cudnn_rnn", "miopen_rnn", "_lstm_mps"}
 class DrawsOfExamples(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A block in which every example of a micro-batch under `vmap(..., randomness="different")` draws its own numbers.
 
-    Args:
-        seeds: Returns the seeds of the examples. It is called at the first random operation.
-
     The numbers are a function of the example's seed and of how many draws it made before, for dropout and for any other
     random operation of torch. Operations whose numbers cannot be drawn separately for each example are refused.
+
+    Args:
+        seeds: Function that returns the seeds of the examples. It is called at the first random operation.
     """
 
     def __init__(self, seeds: Callable[[], Sequence[bytes]]) -> None:
@@ -122,11 +122,11 @@ class DrawsOfExamples(TorchDispatchMode):  # type: ignore[no-untyped-call]
 class SeededExample(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A block for a single example, which draws from generators that are seeded for it alone.
 
-    Args:
-        seeds: Returns the seed of the example, in a list.
-
     Unlike `DrawsOfExamples` it allows every random operation, also in a forward pass that is repeated by checkpointing.
     Generators that examples would share are refused.
+
+    Args:
+        seeds: Function that returns the seed of the example, in a list.
     """
 
     def __init__(self, seeds: Callable[[], Sequence[bytes]]) -> None:
@@ -207,7 +207,7 @@ class SeededCollate:
     """A collate function that allows empty batches. The generators are seeded for the step.
 
     Args:
-        collate: Makes one batch of a list of items.
+        collate: Function that makes one batch of a list of items.
     """
 
     def __init__(self, collate: Callable[[list[Any]], Any]) -> None:

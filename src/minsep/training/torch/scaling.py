@@ -15,15 +15,17 @@ from minsep.training.torch.sharded.shards import local_part
 class ScaleThenPrivatize:
     """Adam whose gradients are scaled to a common size in all coordinates before clipping and noise.
 
+    The scales are 1 / (sqrt(v) + stability), where v is Adam's estimate of second moments from the previous steps, a
+    function of earlier releases. After the noise is added, the gradient is divided by the scales. The clip norm bounds
+    scaled gradients. Algorithm 8 of Ganesh, McMahan and Thakurta, "On Design Principles for Private Adaptive
+    Optimizers" (2025).
+
     Args:
-        stability: The scales are 1 / (sqrt(v) + stability). With a large one this is plain Adam on noisy gradients.
+        stability: What is added to sqrt(v) in the scales. With a large one this is plain Adam on noisy gradients.
 
-    Here v is Adam's estimate of second moments from the previous steps, a function of earlier releases. After the noise
-    is added, the gradient is divided by the scales. The clip norm bounds scaled gradients. Algorithm 8 of
-    Ganesh, McMahan and Thakurta, "On Design Principles for Private Adaptive Optimizers" (2025).
-
-    >>> ScaleThenPrivatize(stability=1e-2)  # PrivateTraining(..., torch.optim.Adam(...), scaling=...)
-    ScaleThenPrivatize(stability=0.01)
+    Examples:
+        >>> ScaleThenPrivatize(stability=1e-2)  # PrivateTraining(..., torch.optim.Adam(...), scaling=...)
+        ScaleThenPrivatize(stability=0.01)
     """
 
     stability: float = 1e-3
@@ -36,7 +38,7 @@ class ScaleThenPrivatize:
 
         Args:
             optimizer: Adam or AdamW, which holds the second moments.
-            clipped: Provides the order of the parameters.
+            clipped: The sum of clipped gradients, which provides the order of the parameters.
         """
         flat = torch.zeros(clipped.held, dtype=clipped.dtype, device=clipped.device)
         for parameter, part in zip(clipped.parameters.values(), clipped.parts(flat).values(), strict=True):

@@ -47,49 +47,52 @@ class PrivateTraining(Training):
     gradient, also for an empty batch. The noisy sum is rounded to a public grid, as `minsep.release` does. A step
     returns nothing, because losses and norms of a batch are not private.
 
+    Random numbers of the forward pass, such as dropout's, are a function of (secret key, step, index) for each example.
+    `torch.manual_seed` has no effect on them. Under `torch.distributed` each process takes its share of a batch and
+    holds its part of the noise.
+
     Args:
         model: Any module without layers that mix or store examples.
-        loss: Called for one example at a time, as a batch of one.
+        loss: The loss, which is called for one example at a time, as a batch of one.
         optimizer: Any optimiser that steps with one dense gradient. It holds the trainable parameters of the model.
-        mechanism: Provides batches and noise.
+        mechanism: The mechanism that provides batches and noise.
         num_examples: Size of the dataset.
         clip_norm: Bound on the norm of the gradient of one example, over all parameters.
         expected_batch: The public divisor, never the actual batch size. None is the expected batch size of the sampling
             scheme.
         micro_batch: Number of examples in memory at once. The last micro-batch is padded to that size, so a size much
             larger than a batch wastes time. "auto" measures at the first step how many fit into memory.
-        clipping: "vmap" holds the gradient of every example of a micro-batch. "ghost" computes norms from what layers
-            saw, so that memory does not grow with examples times parameters. "auto" is "vmap" up to 256 MiB of
-            gradients.
-        per_layer: Whether each of K modules is clipped to `clip_norm / sqrt(K)`.
-        noise: "host" makes noise on the host. "device" makes and keeps the same noise where the model is. "auto" is
-            "host" for a model on the CPU, where that is faster, and "device" otherwise.
-        scaling: Scales gradients before they are clipped, for Adam. None leaves them unscaled. A clip norm at which the
-            second moments would feed on their own noise gives a warning that names the largest stable one.
+        clipping: How the gradients of single examples are computed. "vmap" holds the gradient of every example of a
+            micro-batch. "ghost" computes norms from layer inputs and output gradients, so that memory does not grow
+            with examples times parameters. "auto" is "vmap" up to 256 MiB of gradients.
+        per_layer: Whether to clip each of K modules to `clip_norm / sqrt(K)`.
+        noise: Where the noise is made. "host" makes noise on the host. "device" makes and keeps the same noise where
+            the model is. "auto" is "host" for a model on the CPU, where that is faster, and "device" otherwise.
+        scaling: How to scale gradients before they are clipped, for Adam. None leaves them unscaled. A clip norm at
+            which the second moments would feed on their own noise gives a warning that names the largest stable one.
         schedule: A factor of the optimiser's learning rates, a function of the step (from 0) alone. None keeps the
             learning rates.
-        certificate: Must be for this mechanism and have passed. Both are read from it, not verified.
-        verify: Whether the samples of the certificate are drawn again, which takes as long as `minsep.verify`. A
+        certificate: A certificate, which must be for this mechanism and must have passed. Both are read from it, not
+            verified. None is a run without a certificate.
+        verify: Whether to draw the samples of the certificate again, which takes as long as `minsep.verify`. A
             certificate that does not hold is refused.
-        seed: Makes the run reproducible, and is as secret as the data. None is a key from the operating system.
+        seed: A seed that makes the run reproducible, and is as secret as the data. None takes a key from the operating
+            system.
 
-    Random numbers of the forward pass, such as dropout's, are a function of (secret key, step, index) for each example.
-    `torch.manual_seed` has no effect on them. Under `torch.distributed` each process takes its share of a batch and
-    holds its part of the noise.
-
-    >>> import minsep
-    >>> inputs, targets = torch.randn(500, 4), torch.randint(0, 2, (500,))
-    >>> strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=4)
-    >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=1.0)
-    >>> model = nn.Linear(4, 2)
-    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.95)
-    >>> trainer = PrivateTraining(
-    ...     model, nn.functional.cross_entropy, optimizer, mechanism, num_examples=500, clip_norm=1.0
-    ... )
-    >>> for indices in trainer.batches():
-    ...     trainer.step(inputs[indices], targets[indices])
-    >>> trainer.steps
-    20
+    Examples:
+        >>> import minsep
+        >>> inputs, targets = torch.randn(500, 4), torch.randint(0, 2, (500,))
+        >>> strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=4)
+        >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=1.0)
+        >>> model = nn.Linear(4, 2)
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.95)
+        >>> trainer = PrivateTraining(
+        ...     model, nn.functional.cross_entropy, optimizer, mechanism, num_examples=500, clip_norm=1.0
+        ... )
+        >>> for indices in trainer.batches():
+        ...     trainer.step(inputs[indices], targets[indices])
+        >>> trainer.steps
+        20
     """
 
     _encode = staticmethod(to_array)
@@ -161,27 +164,29 @@ class PrivateTraining(Training):
     def loader(self, dataset: Dataset[Any], **options: Any) -> DataLoader[Any]:
         """Return a `DataLoader` of the examples of each remaining step. Its workers may read ahead.
 
-        Args:
-            dataset: Returns pairs of inputs and targets, by index. An empty batch is (None, None).
-            options: Those of `DataLoader`, such as `num_workers`. A `collate_fn` must keep the order of the items.
-
         A loop that was left may be entered again: it continues after the last step. The generators of torch, NumPy and
         `random` are seeded from (secret key, step, index) before an item is made, for any number of workers, and from
         (secret key, step) before a batch is collated. They are restored afterwards. The dataset's own generators are
         not covered: seed them in `__getitem__`, for example with
         `np.random.default_rng(np.random.randint(2**32, size=4))`.
 
-        >>> import minsep
-        >>> inputs, targets = torch.randn(50, 4), torch.randint(0, 2, (50,))
-        >>> identity = minsep.BandedToeplitz.identity(iterations=5)
-        >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.02), noise_multiplier=1.0)
-        >>> model = nn.Linear(4, 2)
-        >>> trainer = PrivateTraining(
-        ...     model, nn.functional.cross_entropy, torch.optim.SGD(model.parameters(), lr=0.1), mechanism,
-        ...     num_examples=50, clip_norm=1.0,
-        ... )
-        >>> for some, their_targets in trainer.loader(torch.utils.data.TensorDataset(inputs, targets)):
-        ...     trainer.step(some, their_targets)
+        Args:
+            dataset: A dataset that returns pairs of inputs and targets, by index. An empty batch is (None, None).
+            options: The options of `DataLoader`, such as `num_workers`. A `collate_fn` must keep the order of the
+                items.
+
+        Examples:
+            >>> import minsep
+            >>> inputs, targets = torch.randn(50, 4), torch.randint(0, 2, (50,))
+            >>> identity = minsep.BandedToeplitz.identity(iterations=5)
+            >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.02), noise_multiplier=1.0)
+            >>> model = nn.Linear(4, 2)
+            >>> trainer = PrivateTraining(
+            ...     model, nn.functional.cross_entropy, torch.optim.SGD(model.parameters(), lr=0.1), mechanism,
+            ...     num_examples=50, clip_norm=1.0,
+            ... )
+            >>> for some, their_targets in trainer.loader(torch.utils.data.TensorDataset(inputs, targets)):
+            ...     trainer.step(some, their_targets)
         """
         if not options.get("in_order", True):
             raise ValueError("in_order is False, but steps must be taken in the order of the batches: omit it.")
@@ -195,14 +200,14 @@ class PrivateTraining(Training):
     def step(self, inputs: Examples, targets: Examples = None) -> None:
         """Train on the examples of the next batch: all of them, and no others.
 
-        Args:
-            inputs: A tensor, or a tuple or dict of tensors: the arguments of the model. Their first dimension counts
-                the examples, in the order of the batch. None is an empty batch.
-            targets: Likewise, the second argument of the loss. None if the loss needs none, as that of a Hugging Face
-                model with labels among its inputs.
-
         An error in the model, the loss or the data leaves the step to be repeated, because nothing was released. A
         model that changes itself in its forward pass ends the run: it holds what it saw, without noise.
+
+        Args:
+            inputs: The arguments of the model: a tensor, or a tuple or dict of tensors. Their first dimension counts
+                the examples, in the order of the batch. None is an empty batch.
+            targets: The second argument of the loss, in the same form as `inputs`. None if the loss needs no targets,
+                such as the loss of a Hugging Face model with labels among its inputs.
         """
         examples = count_examples(inputs)
         if targets is not None and count_examples(targets) != examples:
@@ -235,9 +240,11 @@ class PrivateTraining(Training):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write model, optimiser, batches, noise and certificate to one file that only its owner can read.
 
-        - `path`: the file. An interrupted write leaves an existing file of that name unchanged.
         - The file holds the keys of batches and noise. It is as secret as the data.
         - Every process calls this, and the first one writes. The number of processes may change when the run resumes.
+
+        Args:
+            path: The file. An interrupted write leaves an existing file of that name unchanged.
         """
         super().save(path)
         self._processes.wait()

@@ -61,10 +61,13 @@ class DeviceNormals:
     def _row_words(self, row: int, plane: int, each: int, first: int, last: int, device: torch.device) -> Tensor:
         """Return words of 64 bits, stripes by words of a stripe.
 
-        - `row`, `plane`: what is the nonce of the cipher.
-        - `each`: blocks of a stripe.
-        - `first`, `last`: the first stripe, and the one after the last.
-        - `device`: where they are made.
+        Args:
+            row: Number of the row, a part of the nonce of the cipher.
+            plane: Number of the plane, the other part of the nonce.
+            each: Number of blocks of a stripe.
+            first: The first stripe.
+            last: The stripe after the last.
+            device: Where the words are made.
         """
         numbers = torch.arange(first * each, last * each, device=device)
         inputs = torch.empty(4, len(numbers), dtype=torch.int32, device=device)
@@ -103,8 +106,10 @@ class DeviceNormals:
 def _normals(radii: Tensor, angles: Tensor, more: Callable[[], Tensor]) -> Tensor:
     """Return normal variates, stripes by columns.
 
-    - `radii`, `angles`: stripes by words.
-    - `more`: returns third words, if some radius needs them.
+    Args:
+        radii: Words for the radii, stripes by words.
+        angles: Words for the angles, stripes by words.
+        more: Function that returns third words, called if some radius needs them.
     """
     upper = radii < 0  # the highest bit
     near = torch.where(upper, ~radii, radii)
@@ -122,8 +127,9 @@ def _normal_pairs(near: Tensor, angles: Tensor, upper: Tensor, fraction: Tensor 
     """Return normal variates, stripes by columns, as `minsep.randomness.normals` does.
 
     Args:
-        near: 63 bits of the distance of a uniform number to 0, or to 1 where `upper`.
+        near: 63 bits of the distance of a uniform number to 0, or to 1 where `upper` is true.
         angles: 52 bits of the angle, ten more of the distance, and two signs.
+        upper: Whether the uniform number is in the upper half.
         fraction: Where in its cell of 2^-74 the distance is.
     """
     spare = (torch.where(upper, ~angles, angles) >> 2) & 0x3FF

@@ -21,17 +21,18 @@ _VALUES_AT_ONCE_ON_HOST, _VALUES_AT_ONCE_ON_DEVICE = 1 << 16, 1 << 22
 class DeviceNoiseStream(KeyedStream):
     """The noise of a mechanism on a device: exactly `iterations` rows of C^-1 Z, of which nothing leaves the device.
 
+    A banded strategy keeps `bands - 1` rows of four bytes a value, one whose inverse is banded keeps none, and a dense
+    one keeps all.
+
     Args:
-        mechanism: Its noise multiplier is the standard deviation of the entries of Z, which are independent normals.
+        mechanism: The mechanism. Its noise multiplier is the standard deviation of the entries of Z, which are
+            independent normals.
         size: Length of a row.
         device: Where rows are made and kept. Sums and products are float64, which no setting for faster, less precise
             products affects.
         key: The secret key. Rows are those of `Mechanism.noise` under the same key.
         columns: Parts (begin, end) of a row, in order. The stream holds only these, with the same values as in the
             whole row. None is the whole row.
-
-    A banded strategy keeps `bands - 1` rows of four bytes a value, one whose inverse is banded keeps none, and a dense
-    one keeps all.
 
     >>> import minsep
     >>> strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=4)
@@ -62,11 +63,11 @@ class DeviceNoiseStream(KeyedStream):
     def release_next(self, sums: Tensor, clip_norm: float) -> None:
         """Release sums of clipped gradients with the next row, in place, as `minsep.release` does.
 
+        Sums that cannot be released leave neither themselves nor a part of the noise behind: they are set to zero.
+
         Args:
             sums: A vector in float64 on the device.
             clip_norm: Bound on the norm of the gradient of one example.
-
-        Sums that cannot be released leave neither themselves nor a part of the noise behind: they are set to zero.
         """
         if sums.shape != (self.size,) or sums.device != self._device or sums.dtype != torch.float64:
             raise ValueError(

@@ -20,11 +20,11 @@ from minsep.training.torch.vmapping import vmap_ready
 class Ghost(Method):
     """Gradients as products of what layers saw and of the gradients of what they returned.
 
-    Args:
-        objective: The model and its loss.
-
     The forward pass is that of single examples under `vmap`, so examples cannot mix. A parameter that belongs to a
     layer without a rule, or that is used outside its layers, has one row for each example, as with `Vmapped`.
+
+    Args:
+        objective: The model and its loss.
     """
 
     def __init__(self, objective: Objective) -> None:
@@ -44,8 +44,10 @@ class Ghost(Method):
     def __call__(self, inputs: Examples, targets: Examples, seeds: Seeds) -> Gradients:
         """Return the gradients of a micro-batch.
 
-        - `inputs`, `targets`: the examples.
-        - `seeds`: returns the examples' seeds, which determine what they draw.
+        Args:
+            inputs: The inputs of the examples.
+            targets: The targets of the examples.
+            seeds: Function that returns the examples' seeds, which determine what they draw.
         """
         while True:
             try:

@@ -28,10 +28,10 @@ class Recorder(TorchFunctionMode):
 
     Args:
         layers: The layers by their names.
-        owners: By the identity of a parameter its name and the names of the layers that may use it.
-        perturbations: Added to the outputs of the layers, in the order of their calls. None adds nothing.
-
-    The gradients of the perturbations are those of the outputs.
+        owners: The name of each parameter and the names of the layers that may use it, by the identity of the
+            parameter.
+        perturbations: What is added to the outputs of the layers, in the order of their calls. The gradients of the
+            perturbations are those of the outputs. None adds nothing.
     """
 
     def __init__(

@@ -47,16 +47,16 @@ Use = Product | Lookup | Tensor
 class Uses:
     """The gradient of one parameter: the sum over all its uses in the forward pass, those of tied weights included.
 
-    Args:
-        shape: That of the parameter.
-        dtype: That of gradients of single examples.
-        examples: How many examples there are.
-        device: Where they are.
-
     Rows are made and kept if they are no larger than what they are made of. Otherwise norms and sums are computed apart
     and by the cheaper one of two ways. Rows of a few examples are made twice, in (places) x (entries of the parameter)
     multiplications each time. Or norms are sums of inner products over pairs of places, in (places)^2 x (rows +
     columns) multiplications of double precision, and sums are one product of matrices.
+
+    Args:
+        shape: Shape of the parameter.
+        dtype: Dtype of gradients of single examples.
+        examples: Number of examples.
+        device: Where the examples are.
     """
 
     def __init__(self, shape: torch.Size, dtype: torch.dtype, examples: int, device: torch.device) -> None:
@@ -101,8 +101,8 @@ class Uses:
         """Add the gradients times their factors to a total in double precision.
 
         Args:
-            total: Flat, changed in place.
-            factors: One for each example.
+            total: A flat vector, changed in place.
+            factors: One factor for each example.
         """
         if self._rows is not None:
             add_rows(total, self._rows, factors)

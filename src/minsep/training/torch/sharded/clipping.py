@@ -20,15 +20,15 @@ from minsep.training.torch.sharded.shards import Shards, local_part
 class ShardedSum:
     """Sums the clipped gradients of examples over all processes. Each process has its part of the sum.
 
-    Args:
-        model: The model, after `fully_shard`.
-        loss: Called for one example at a time, as a batch of one.
-        clip_norm: Bound on the norm of the gradient of one example.
-        per_layer: Whether the parameters of each of K modules are clipped separately to `clip_norm / sqrt(K)`.
-        processes: The number of processes.
-
     Each process runs its examples one by one. It then receives, for the example of every process, the part of the
     gradient that belongs to its own shard. Only norms are added up over the shards.
+
+    Args:
+        model: The model, after `fully_shard`.
+        loss: The loss, which is called for one example at a time, as a batch of one.
+        clip_norm: Bound on the norm of the gradient of one example.
+        per_layer: Whether to clip the parameters of each of K modules separately to `clip_norm / sqrt(K)`.
+        processes: The number of processes.
     """
 
     def __init__(self, model: nn.Module, loss: Loss, clip_norm: float, per_layer: bool, processes: int) -> None:
@@ -56,7 +56,7 @@ class ShardedSum:
         """Give the parameters their gradients.
 
         Args:
-            flat: What this process holds of them.
+            flat: What this process holds of the gradients.
         """
         for name, part in self.parts(flat).items():
             self.parameters[name].grad = self._shards.from_part(name, part.to(self.parameters[name].dtype, copy=True))
@@ -64,11 +64,13 @@ class ShardedSum:
     def add_to(self, flat: Tensor, inputs: Examples, targets: Examples, scales: Tensor | None, seeds_of: Any) -> None:
         """Add the clipped gradients of the examples of all processes to a flat vector.
 
-        - `flat`: what this process holds of the vector, changed in place.
-        - `inputs`, `targets`: the examples of this process.
-        - `scales`: what this process holds of a vector by which gradients are multiplied before they are clipped, or
-          None.
-        - `seeds_of`: returns the seeds of some of the examples, which determine their dropout.
+        Args:
+            flat: What this process holds of the vector, changed in place.
+            inputs: The inputs of the examples of this process.
+            targets: The targets of the examples of this process.
+            scales: What this process holds of a vector by which gradients are multiplied before they are clipped, or
+                None.
+            seeds_of: Function that returns the seeds of some of the examples, which determine their dropout.
         """
         refuse_mixing(self.objective.model)
         refuse_devices(self.device, inputs=inputs, targets=targets)

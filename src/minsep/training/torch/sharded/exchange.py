@@ -11,11 +11,11 @@ from torch import distributed as together
 class Exchange:
     """Takes the place of the reduce-scatter: adds nothing up, but gives every process its shard of each gradient.
 
-    Args:
-        model: The sharded model.
-
     Each process runs one example of its own. Where `fully_shard` would add up their gradients and scatter the sum, each
     process sends every other one the part that belongs to it, which is as much to send.
+
+    Args:
+        model: The sharded model.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -38,7 +38,10 @@ class Exchange:
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Return memory for what is sent or received.
 
-        - `size`, `dtype`, `device`: of the tensor.
+        Args:
+            size: Shape of the tensor.
+            dtype: Dtype of the tensor.
+            device: Device of the tensor.
         """
         return torch.empty(*size, dtype=dtype, device=device)
 
@@ -47,10 +50,12 @@ class Exchange:
     ) -> None:
         """Exchange the gradients of one group of parameters.
 
-        - `output_tensor`: where `fully_shard` expects the sum. Its gradients are views of it, which tell the places.
-        - `input_tensor`: the gradients of this process's example, one shard after another.
-        - `group`: the processes.
-        - `op`, `async_op`: not used.
+        Args:
+            output_tensor: Where `fully_shard` expects the sum. Its gradients are views of it, which tell the places.
+            input_tensor: The gradients of this process's example, one shard after another.
+            group: The processes.
+            op: The reduction, which is not used.
+            async_op: Whether to return before the end, which is not used.
         """
         received = torch.empty_like(input_tensor)
         together.all_to_all_single(received, input_tensor, group=group)
