@@ -76,7 +76,7 @@ def test_times_are_no_more_exact_than_they_are_known():
 
 def test_lines_say_what_is_left(monkeypatch, capsys):
     clock = Clock()
-    monkeypatch.setattr("minsep.cli.progress._SECONDS", 0.01)
+    monkeypatch.setattr("minsep.cli.progress._SECONDS_BETWEEN_LINES", 0.01)
     with Bar() as bar:
         bar._pace = Pace(clock)
         bar.tell(wealth(0.0))

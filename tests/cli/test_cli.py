@@ -450,7 +450,7 @@ def test_edges_of_a_budget_are_refused_skipped_or_answered():
 
 
 def test_outside_of_a_terminal_something_is_said_at_times(monkeypatch, capfd):
-    monkeypatch.setattr("minsep.cli.progress._SECONDS", 0.05)
+    monkeypatch.setattr("minsep.cli.progress._SECONDS_BETWEEN_LINES", 0.05)
 
     def said(words):
         while f"s] {words}\n" not in capfd.readouterr().err:
