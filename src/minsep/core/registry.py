@@ -42,7 +42,11 @@ class Registered:
 
     @classmethod
     def of_kind(cls, kind: object) -> type[Self]:
-        """Return the variant of a kind."""
+        """Return the variant of a kind.
+
+        Args:
+            kind: The kind that the variant names. One that no variant names is refused.
+        """
         if not isinstance(kind, str) or kind not in cls._variants:
             known = ", ".join(map(repr, cls._variants))
             raise ValueError(f"The {cls.__name__.lower()} is of kind {in_short(kind)}, but it must be one of {known}.")
