@@ -16,8 +16,9 @@ class Budget:
         epsilon: Above 0 and at most 700: e^epsilon must be a number.
         delta: Between 0 and 1, both excluded.
 
-    >>> print(Budget(epsilon=4.0, delta=1e-5))
-    (4, 1e-05)-DP
+    Examples:
+        >>> print(Budget(epsilon=4.0, delta=1e-5))
+        (4, 1e-05)-DP
     """
 
     epsilon: float
@@ -34,8 +35,10 @@ class Budget:
 def most_true_positives(false_positives: float, epsilon: float, delta: float) -> float:
     """Return the largest rate of true positives of any test on an (epsilon, delta)-DP output.
 
-    - `false_positives` is the test's rate of false positives.
-    - `epsilon` and `delta` hold in both directions.
+    Args:
+        false_positives: The test's rate of false positives.
+        epsilon: The epsilon of the output, in both directions.
+        delta: The delta of the output, in both directions.
 
     >>> round(most_true_positives(0.01, epsilon=1.0, delta=1e-5), 4)
     0.0272

@@ -15,9 +15,10 @@ def write_whole(
 ) -> None:
     """Write a file atomically: whatever interrupts it, either the old or the new file exists.
 
-    - `path` is where the file is written. If it is a link, the file that it points to is replaced.
-    - `content` is its bytes, or a function that writes them to an open file.
-    - `private` makes the file readable only by its owner, from the first byte on.
+    Args:
+        path: Where the file is written. If it is a link, the file that it points to is replaced.
+        content: The bytes of the file, or a function that writes them to an open file.
+        private: Whether only its owner can read the file, from the first byte on.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "note.txt"

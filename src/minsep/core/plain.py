@@ -20,8 +20,12 @@ Value = TypeVar("Value")
 def to_plain(value: Any, special: Callable[[Any], Any] | None = None) -> Any:
     """Return a value as plain data: numbers, text and None, and lists and dicts of them.
 
-    A dataclass becomes a dict of its fields, and a registered variant names its `kind` first. `special` is asked about
-    every value before it is looked at: it returns the value itself, or what to write in its place.
+    A dataclass becomes a dict of its fields, and a registered variant names its `kind` first.
+
+    Args:
+        value: The value.
+        special: Is asked about every value before it is looked at, and returns the value itself or what to write in its
+            place.
 
     >>> to_plain((1, 0.1, {"sums": np.array([0.5])}))
     [1, 0.1, {'sums': [0.5]}]

@@ -12,11 +12,13 @@ _LEAST_GROWTH = 0.02  # of the total
 class Progress:
     """The progress of a computation.
 
-    - `stage` is what is being done, as a verb: "estimating", "testing", "tuning", "certifying", "comparing".
-    - `detail` says what it is done to, in words.
-    - `done` of `total` units of the stage are done; `total` is None if it is not known.
-    - `samples` is the number of samples drawn so far in this stage.
-    - `replayed` says that this was done before, and is only read from a journal.
+    Attributes:
+        stage: What is being done, as a verb: "estimating", "testing", "tuning", "certifying", "comparing".
+        detail: What it is done to, in words.
+        done: How many units of the stage are done.
+        total: How many units the stage has. None if that is not known.
+        samples: The number of samples drawn so far in this stage.
+        replayed: Whether this was done before, and is only read from a journal.
     """
 
     stage: str

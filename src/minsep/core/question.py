@@ -14,9 +14,15 @@ _METADATA = "question"
 
 @dataclass(frozen=True)
 class Slider:
-    """A slider of the page from `least` to `most`, on a logarithmic scale unless it is `linear`.
+    """A slider of the page, on a logarithmic scale by default.
 
-    It stops at `whole` numbers, at `powers` of two, or at numbers with so many significant `digits`.
+    Args:
+        least: The number at its low end.
+        most: The number at its high end.
+        whole: Whether it stops at whole numbers.
+        powers: Whether it stops at powers of two.
+        linear: Whether its scale is linear.
+        digits: The significant digits of the numbers that it stops at otherwise.
     """
 
     least: float
@@ -31,9 +37,11 @@ class Slider:
 class Page:
     """How the page asks a question.
 
-    - `slider` is beside the field, if it is a number.
-    - `least` and `most` are bounds of the page alone: beyond them the command line is the better place.
-    - `more` puts the field under "More options".
+    Args:
+        slider: The slider beside the field, if the answer is a number.
+        least: The lower bound on the page alone. Below it the command line is the better place.
+        most: The upper bound on the page alone. Above it the command line is the better place.
+        more: Whether the field is under "More options".
     """
 
     slider: Slider | None = None
@@ -46,15 +54,22 @@ class Page:
 class Question:
     """What a field of a request means, and which values it may have.
 
-    - `label` is its name for people, and `help` says in a sentence or two what it means.
-    - `group` is the heading under which it stands in lists.
-    - `asked_as` is its name on the command line and the page, where that is not the name of the field.
-    - `whole` is for integers; the bounds are for all numbers.
-    - `choices` returns the words that it may be, or that each of `several` may be.
-    - `switch` is for yes or no.
-    - `flags` are its names on the command line, where they do not follow from `asked_as`.
-    - `unit` is what 1 on the command line stands for.
-    - `page` says how the page asks, if it does.
+    Args:
+        label: Its name for people.
+        help: What it means, in a sentence or two.
+        group: The heading under which it stands in lists.
+        asked_as: Its name on the command line and the page, where that is not the name of the field.
+        whole: Whether the answer is an integer.
+        at_least: The smallest number allowed.
+        above: A number that the answer must exceed.
+        at_most: The largest number allowed.
+        below: A number that the answer must stay below.
+        choices: Returns the words that the answer may be, or that each of several may be.
+        several: Whether the answer is several words.
+        switch: Whether the answer is yes or no.
+        flags: Its names on the command line, where they do not follow from `asked_as`.
+        unit: What 1 on the command line stands for.
+        page: How the page asks, if it does.
 
     >>> Question("Batch size", "Expected number of examples in a batch.", above=0).read("batch_size", "1,024")
     1024.0

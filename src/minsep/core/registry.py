@@ -45,7 +45,11 @@ class Registered:
 
     @classmethod
     def of_kind(cls, kind: object) -> type[Self]:
-        """Return the variant of a kind."""
+        """Return the variant of a kind.
+
+        Args:
+            kind: The kind that the variant names. One that no variant names is refused.
+        """
         known = cls.variants()
         if not isinstance(kind, str) or kind not in known:
             names = ", ".join(map(repr, known))

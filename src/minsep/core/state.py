@@ -91,16 +91,21 @@ def check_envelope(state: State, expected: State) -> None:
 def save_state(path: str | os.PathLike[str], state: State) -> None:
     """Write a state to a file that only its owner can read; an interrupted write leaves the old file unchanged.
 
-    >>> import minsep, tempfile, os
-    >>> path = os.path.join(tempfile.mkdtemp(), "batches.state")
-    >>> mechanism = minsep.Mechanism(
-    ...     minsep.BandedToeplitz.identity(iterations=10), minsep.Poisson(rate=0.1), noise_multiplier=1.0
-    ... )
-    >>> save_state(path, mechanism.batches(num_examples=100).state_dict())
-    >>> oct(os.stat(path).st_mode & 0o777)
-    '0o600'
-    >>> load_state(path)["position"]
-    0
+    Args:
+        path: Where the file is written.
+        state: What the `state_dict` of a stream returned.
+
+    Examples:
+        >>> import minsep, tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "batches.state")
+        >>> mechanism = minsep.Mechanism(
+        ...     minsep.BandedToeplitz.identity(iterations=10), minsep.Poisson(rate=0.1), noise_multiplier=1.0
+        ... )
+        >>> save_state(path, mechanism.batches(num_examples=100).state_dict())
+        >>> oct(os.stat(path).st_mode & 0o777)
+        '0o600'
+        >>> load_state(path)["position"]
+        0
     """
     arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
     plain = {name: value for name, value in state.items() if name not in arrays}
@@ -112,13 +117,17 @@ def save_state(path: str | os.PathLike[str], state: State) -> None:
 
 
 def load_state(path: str | os.PathLike[str]) -> State:
-    """Read a state from the file `path`; nothing in it is executed.
+    """Read a state from a file; nothing in it is executed.
 
-    >>> import tempfile
-    >>> path = os.path.join(tempfile.mkdtemp(), "a.state")
-    >>> save_state(path, {"position": 3})
-    >>> load_state(path)
-    {'position': 3}
+    Args:
+        path: The file that `save_state` wrote.
+
+    Examples:
+        >>> import tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "a.state")
+        >>> save_state(path, {"position": 3})
+        >>> load_state(path)
+        {'position': 3}
     """
     with open(path, "rb") as raw:
         try:

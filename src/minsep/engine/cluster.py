@@ -41,7 +41,12 @@ def check_address(cluster: object) -> str:
 
 
 class ClusterPool(Pool):
-    """The workers of a cluster; `options` are those of an executor of Dask, such as which workers to use."""
+    """The workers of a cluster.
+
+    Args:
+        client: The client of the scheduler.
+        options: The options of an executor of Dask, such as which workers to use.
+    """
 
     def __init__(self, client: "Client", options: Mapping[str, Any] = MappingProxyType({})) -> None:
         self._client = client

@@ -24,6 +24,8 @@ def never(state: object) -> bool:
 class Compute:
     """Where work is done: in threads of this process by default, in any executor, or on a cluster.
 
+    A result is a function of its inputs and its seed, wherever it was computed.
+
     Args:
         workers: The number of threads; None is one per core. With an executor that does not say how many workers it
             has, it is their number.
@@ -31,12 +33,11 @@ class Compute:
         cluster: The address of a Dask scheduler to use instead, such as "tcp://127.0.0.1:8786": docs/scaling.md. This
             process connects when it first needs it and stays connected. It needs `pip install 'minsep[cluster]'`.
 
-    A result is a function of its inputs and its seed, wherever it was computed.
-
-    >>> list(Compute(workers=2).run(lambda chunk: chunk**2, 4))
-    [0, 1, 4, 9]
-    >>> Compute(cluster="tcp://127.0.0.1:8786")  # connects when it is first used
-    Compute(workers=None, executor=None, cluster='tcp://127.0.0.1:8786')
+    Examples:
+        >>> list(Compute(workers=2).run(lambda chunk: chunk**2, 4))
+        [0, 1, 4, 9]
+        >>> Compute(cluster="tcp://127.0.0.1:8786")  # connects when it is first used
+        Compute(workers=None, executor=None, cluster='tcp://127.0.0.1:8786')
     """
 
     workers: int | None = None
@@ -57,7 +58,13 @@ class Compute:
                     )
 
     def run(self, work: Callable[[int], Result], count: int, start: int = 0) -> Generator[Result, None, None]:
-        """Yield `work(start), ..., work(count - 1)` in order."""
+        """Yield `work(start), ..., work(count - 1)` in order.
+
+        Args:
+            work: Computes a chunk from its number.
+            count: The number after that of the last chunk.
+            start: The number of the first chunk.
+        """
         return run_chunks(work, count, start=start, workers=self.workers, executor=self.executor, cluster=self.cluster)
 
     @property
@@ -76,12 +83,20 @@ class Compute:
     ) -> State:
         """Return the state after `step(state, work(0))`, `step(state, work(1))`, ..., in order.
 
-        It ends after `count` chunks, or as soon as a state is `finished`. `name` says what it is, for people. A state
-        is a number, or a small frozen dataclass of numbers, text and arrays: with a journal it is written down, and a
-        fold goes on from where it was.
+        It ends after `count` chunks, or as soon as a state is `finished`. With a journal, states are written
+        down, and a fold continues from where it was.
 
-        >>> Compute().fold(lambda chunk: chunk, 10, 0, lambda total, chunk: total + chunk)
-        45
+        Args:
+            work: Computes a chunk from its number.
+            count: The number of chunks, at most.
+            state: The first state: a number, or a small frozen dataclass of numbers, text and arrays.
+            step: Returns the next state from a state and the result of a chunk.
+            finished: Says whether a state ends the fold.
+            name: What the fold computes, in words for people.
+
+        Examples:
+            >>> Compute().fold(lambda chunk: chunk, 10, 0, lambda total, chunk: total + chunk)
+            45
         """
         with closing(self.run(work, count)) as results:
             for result in results:
@@ -97,19 +112,28 @@ class Compute:
         unpack: Callable[[Any], Value],
         name: str = "",
     ) -> Value:
-        """Return `make(self)`: a function of its arguments that is worth being written down, if there is a journal.
+        """Return `make(self)`, whose value is worth being written down if there is a journal.
 
-        `pack` makes plain data of the value, `unpack` the value of plain data, and `name` says what it is.
+        Args:
+            make: Computes the value, as a function of its arguments.
+            pack: Makes plain data of the value.
+            unpack: Makes the value of plain data.
+            name: What the value is, in words for people.
 
-        >>> Compute().remember(lambda compute: 7, str, int)
-        7
+        Examples:
+            >>> Compute().remember(lambda compute: 7, str, int)
+            7
         """
         return make(self)
 
     def note(self, sentence: str) -> None:
-        """Write down a decision, as a `sentence` for people, if there is a journal.
+        """Write down a decision, if there is a journal.
 
-        >>> Compute().note("noise multiplier 0.85 passed")
+        Args:
+            sentence: The decision, as a sentence for people.
+
+        Examples:
+            >>> Compute().note("noise multiplier 0.85 passed")
         """
 
 

@@ -35,8 +35,12 @@ def today() -> str:
 class Call:
     """What a call works with: the same whether it was interrupted or not.
 
-    - `seed` is where samples come from, and `date` the day on which the call began.
-    - `compute` draws them, and `progress` is told how far it is.
+    Attributes:
+        seed: The seed of its samples.
+        date: The day on which the call began.
+        compute: Draws its samples.
+        progress: Is told how far the call is.
+        log: The entries of its journal, if it has one.
     """
 
     seed: int
@@ -72,11 +76,16 @@ def begin(
     compute: Compute,
     progress: Listener | None,
 ) -> Iterator[Call]:
-    """Begin a call, or go on with it where its journal ends.
+    """Begin a call, or continue it where its journal ends.
 
-    - `journal` is the path of its journal, if it has one.
-    - `call` and `inputs` say which call it is: with a journal of another one it is refused.
-    - `seed` is drawn from the system's entropy if there is none, and is in the journal before it is used.
+    Args:
+        journal: The path of its journal, if it has one. The journal of another call is refused.
+        call: The name of the call.
+        inputs: The inputs of the call, by name.
+        seed: The seed of its samples. None draws one from the system's entropy, and writes it to the journal before
+            it is used.
+        compute: Where samples are drawn.
+        progress: Is told how far the call is.
     """
     if seed is not None:
         seed = validate.integer(seed=seed, at_least=0)

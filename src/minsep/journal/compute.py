@@ -92,7 +92,12 @@ def _identity(of: object) -> str:
 
 @dataclass(frozen=True)
 class JournaledCompute(Compute):
-    """Where work is done, with a log of it; `inner` does it."""
+    """Where work is done, with a log of it.
+
+    Args:
+        inner: Does the work.
+        log: Holds what was done.
+    """
 
     inner: Compute = LOCAL
     log: Log | None = None

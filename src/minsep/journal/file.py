@@ -21,9 +21,13 @@ _OPENING = b'{"journal": %d, "versions": {"minsep": "' % FORMAT
 class JournalFile:
     """An open journal, locked for this process.
 
-    - `entries` are what it held when it was opened: none if it is new. A torn last line is cut off before the
-      first one is written.
-    - `path` is where it is, and each line is written after all others.
+    Each line is written after all others. A torn last line is cut off before the first one is written.
+
+    Args:
+        path: Where the file is.
+
+    Attributes:
+        entries: What the journal held when it was opened. A new one holds nothing.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -34,12 +34,12 @@ _MOST_GAPS = 0.01
 def rounding_cost(strategy: Strategy, values: float, chance: float) -> tuple[float, float]:
     """Return (x, beta): but for probability beta, rounding changes no probability of a run by more than a factor e^x.
 
-    Args:
-        strategy: That of the mechanism.
-        values: Number of released values, model size times iterations.
-        chance: A part of beta. The rest of it are the tails of normal variates.
-
     A run of an (epsilon, delta)-DP mechanism is then (epsilon + 2 x, e^x delta + beta (1 + e^(epsilon + 2 x)))-DP.
+
+    Args:
+        strategy: The strategy of the mechanism.
+        values: The number of released values, model size times iterations.
+        chance: A part of beta. The rest of beta is the tails of normal variates.
 
     >>> from minsep import BandedToeplitz
     >>> x, beta = rounding_cost(BandedToeplitz.optimal(iterations=2000, bands=16), values=1e9, chance=1e-15)
@@ -69,8 +69,10 @@ def rounding_cost(strategy: Strategy, values: float, chance: float) -> tuple[flo
 class Reserve:
     """The part of a budget that a certificate keeps for rounding in the run.
 
-    - `values`: how many values the run may release: model size times iterations.
-    - `epsilon`, `delta`: what is kept.
+    Attributes:
+        values: How many values the run may release: model size times iterations.
+        epsilon: The epsilon that is kept.
+        delta: The delta that is kept.
 
     >>> from minsep import BandedToeplitz
     >>> reserve = Reserve.of(BandedToeplitz.optimal(iterations=2000, bands=16), Budget(4.0, 1e-5), 10**10)
@@ -87,7 +89,7 @@ class Reserve:
         """Return the reserve of a run.
 
         Args:
-            strategy: That of the mechanism.
+            strategy: The strategy of the mechanism.
             budget: What is promised. One that rounding would use up is refused.
             values: How many values the run may release.
         """
@@ -116,7 +118,9 @@ class Reserve:
     def suffices(self, strategy: Strategy, budget: Budget) -> bool:
         """Return whether this is at least what a run of so many values needs.
 
-        - `strategy`, `budget`: as for `of`.
+        Args:
+            strategy: The strategy of the mechanism.
+            budget: What is promised.
         """
         if self.values == 0:
             return self.epsilon == self.delta == 0

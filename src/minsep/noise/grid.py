@@ -24,10 +24,12 @@ _MOST_NORM = _EXACT_STEPS / DEVIATIONS / 2.0 ** (FINENESS + 1)
 class Grid:
     """The grid of the rows of C^-1 Z: multiples of a power of two, at most a 2048th of their noise.
 
-    - `strategy`, `noise_multiplier`: those of the mechanism. Noise for which there is no grid is refused.
-
     Rows that are kept, and whatever is released, are whole numbers of steps: a released sum in steps of
     `clip_norm * step`.
+
+    Args:
+        strategy: The strategy of the mechanism.
+        noise_multiplier: The noise multiplier of the mechanism. Noise for which there is no grid is refused.
 
     >>> from minsep import BandedToeplitz
     >>> Grid(BandedToeplitz.identity(iterations=10), noise_multiplier=1.0).step == 2.0**-11
@@ -79,6 +81,7 @@ def reach_of(strategy: Strategy, steps: float) -> float:
     """Return what no value of a row exceeds, in steps of a grid, but for 12 standard deviations of noise.
 
     Args:
+        strategy: The strategy of the mechanism.
         steps: The noise multiplier in steps of the grid.
     """
     noise = DEVIATIONS * steps * strategy.largest_inverse_row_norm

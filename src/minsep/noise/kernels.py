@@ -30,11 +30,16 @@ def _add_row(total, weight, row):  # type: ignore[no-untyped-def]  # pragma: no 
 def next_rows(window, key, place, position, scales, weights, first):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Write the next rows, from row `position` on, into a window, in steps of the grid.
 
-    - `window`: stripes, by rows (row t at t modulo their number), by columns of a stripe.
-    - `key`, `place`: the words of the key of Z, and the number of the first stripe.
-    - `scales`, `weights`: for each row the factor of Z, and the weights of the rows before it from row `first` on.
-
     Every row is the sum over the rows before it from the oldest to the newest, however many rows are made at once.
+
+    Args:
+        window: Stripes, by rows (row t at t modulo their number), by columns of a stripe.
+        key: The words of the key of Z.
+        place: The number of the first stripe.
+        position: The number of the first row that is written.
+        scales: The factor of Z for each row.
+        weights: For each row the weights of the rows before it, from row `first` on.
+        first: The number of the oldest row that has a weight.
     """
     capacity, columns, count = window.shape[1], window.shape[2], scales.size
     totals, normals, words = np.empty((4, columns)), np.empty(columns), work_space()
@@ -82,8 +87,12 @@ def next_rows(window, key, place, position, scales, weights, first):  # type: ig
 def moving_sum(total, key, place, position, scales):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Set stripes to a sum of rows of Z, from row `position` back, times their factors.
 
-    - `total`: stripes by columns.
-    - `key`, `place`: the words of the key of Z, and the number of the first stripe.
+    Args:
+        total: Stripes by columns.
+        key: The words of the key of Z.
+        place: The number of the first stripe.
+        position: The number of the newest row of Z.
+        scales: The factors, that of the newest row first.
     """
     normals, words = np.empty(total.shape[1]), work_space()
     for stripe in range(total.shape[0]):
@@ -98,12 +107,17 @@ def moving_sum(total, key, place, position, scales):  # type: ignore[no-untyped-
 def release_rows(sums, window, slot, key, place, position, first, unit):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Add rows of noise to sums, smooth them and round them to the grid, in place; return whether all were in range.
 
-    - `sums`: flat. Its first value belongs to column `first` of the first stripe.
-    - `window`, `slot`: stripes by rows by columns, in steps of the grid, and which of the rows is added.
-    - `key`, `place`, `position`: the words of the key of the smoothing, the number of the first stripe, and of the row.
-    - `unit`: the step of a released sum.
-
     Whole numbers are taken off before anything is rounded, so the one rounding error is that of a few steps.
+
+    Args:
+        sums: A flat array. Its first value belongs to column `first` of the first stripe.
+        window: Stripes by rows by columns, in steps of the grid.
+        slot: Which of the rows of the window is added.
+        key: The words of the key of the smoothing.
+        place: The number of the first stripe.
+        position: The number of the row.
+        first: The column of the first stripe at which the sums begin.
+        unit: The step of a released sum.
     """
     good = True
     normals, words = np.empty(window.shape[2]), work_space()

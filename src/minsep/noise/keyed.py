@@ -23,14 +23,16 @@ Columns = Sequence[tuple[int, int]]
 class KeyedStream(Uncopyable, ABC):
     """The rows of C^-1 Z as a function of (strategy, noise multiplier, key), read in order and released one by one.
 
-    - `strategy`, `noise_multiplier`: those of the mechanism.
-    - `size`: length of a row.
-    - `columns`: parts of a row. The stream holds only these, with the same values as in the whole row. None is all.
-    - `key`: the secret key of Z, from which that of the smoothing is derived.
-    - `fingerprint`: that of the mechanism, which a saved state must match.
-
     A stream on the host and one on a device have the same rows under one key, but for one value in some billions that
     lies on an edge of the grid, and read each other's states. An interrupted step cannot be continued.
+
+    Args:
+        strategy: The strategy of the mechanism.
+        noise_multiplier: The noise multiplier of the mechanism.
+        size: Length of a row.
+        columns: Parts of a row. The stream holds only these, with the same values as in the whole row. None is all.
+        key: The secret key of Z, from which that of the smoothing is derived.
+        fingerprint: The fingerprint of the mechanism, which a saved state must match.
     """
 
     _guard: Guard
@@ -69,17 +71,18 @@ class KeyedStream(Uncopyable, ABC):
         """Continue as the stream that gave this state would.
 
         Args:
-            state: What `state_dict` returned. That of another mechanism or size is refused.
+            state: What `state_dict` returned. The state of a stream of another mechanism or size is refused.
 
-        >>> import minsep
-        >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=8)
-        >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.01, min_sep=8), noise_multiplier=1.0)
-        >>> stream = mechanism.noise(shape=(10,))
-        >>> first_half = [next(stream) for _ in range(50)]
-        >>> resumed = mechanism.noise(shape=(10,))
-        >>> resumed.load_state_dict(stream.state_dict())
-        >>> all((one == other).all() for one, other in zip(stream, resumed, strict=True))
-        True
+        Examples:
+            >>> import minsep
+            >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=8)
+            >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.01, min_sep=8), noise_multiplier=1.0)
+            >>> stream = mechanism.noise(shape=(10,))
+            >>> first_half = [next(stream) for _ in range(50)]
+            >>> resumed = mechanism.noise(shape=(10,))
+            >>> resumed.load_state_dict(stream.state_dict())
+            >>> all((one == other).all() for one, other in zip(stream, resumed, strict=True))
+            True
         """
         check_envelope(state, self._identity)
         position = validate.integer(position=state.get("position"), at_least=0, at_most=self.iterations)

@@ -44,23 +44,24 @@ def noise_row(values: NDArray[np.floating[Any]], grid: Grid, add: Add) -> NoiseR
 def release(sum64: FloatArray, row: NoiseRow, clip_norm: float) -> FloatArray:
     """Return a sum of clipped gradients with a row of noise: what may be divided, cast, trained with and published.
 
+    The row is smoothed by a fresh normal variate of a thousandth of the noise, and the noisy sum is rounded to a public
+    grid that is finer still. So which numbers can come out does not depend on the data, as it would if the row were
+    just added: docs/rounding.md proves what that costs.
+
     Args:
         sum64: The sum of clipped gradients, in float64 and of the shape of the row. It is not changed.
         row: The next row of `Mechanism.noise`, as it was handed out. A row can be released once: if a restored stream
             hands it out again, release it with the same sum only, because the difference of two releases has no noise.
         clip_norm: Bound on the norm of the gradient of one example.
 
-    The row is smoothed by a fresh normal variate of a thousandth of the noise, and the noisy sum is rounded to a public
-    grid that is finer still. So which numbers can come out does not depend on the data, as it would if the row were
-    just added: docs/rounding.md proves what that costs.
-
-    >>> import minsep
-    >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=8)
-    >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.01, min_sep=8), noise_multiplier=1.0)
-    >>> row = next(mechanism.noise(shape=10))
-    >>> noisy = release(np.ones(10), row, clip_norm=0.5)
-    >>> bool(np.allclose(noisy, 1 + 0.5 * row, atol=0.01))
-    True
+    Examples:
+        >>> import minsep
+        >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=8)
+        >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.01, min_sep=8), noise_multiplier=1.0)
+        >>> row = next(mechanism.noise(shape=10))
+        >>> noisy = release(np.ones(10), row, clip_norm=0.5)
+        >>> bool(np.allclose(noisy, 1 + 0.5 * row, atol=0.01))
+        True
     """
     if not isinstance(row, NoiseRow):
         raise ValueError(f"row is a {type(row).__name__}, but it must be a row as Mechanism.noise hands it out.")

@@ -73,21 +73,22 @@ class NoiseStream(KeyedStream, Iterator[NoiseRow]):
     def release_next(self, sums: FloatArray, clip_norm: float) -> None:
         """Release sums of clipped gradients with the next row, in place, as `minsep.release` does.
 
-        Args:
-            sums: Contiguous, in float64 and of the shape of a row.
-            clip_norm: Bound on the norm of the gradient of one example.
-
         No row is handed out, which saves memory. Sums that cannot be released leave neither themselves nor a part of
         the noise behind: the array is set to zero.
 
-        >>> import minsep
-        >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=8)
-        >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.01, min_sep=8), noise_multiplier=1.0)
-        >>> sums = np.ones(10)
-        >>> mechanism.noise(shape=10, seed=1).release_next(sums, clip_norm=0.5)
-        >>> row = next(mechanism.noise(shape=10, seed=1))
-        >>> bool((sums == minsep.release(np.ones(10), row, clip_norm=0.5)).all())
-        True
+        Args:
+            sums: Contiguous sums, in float64 and of the shape of a row.
+            clip_norm: Bound on the norm of the gradient of one example.
+
+        Examples:
+            >>> import minsep
+            >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=8)
+            >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.01, min_sep=8), noise_multiplier=1.0)
+            >>> sums = np.ones(10)
+            >>> mechanism.noise(shape=10, seed=1).release_next(sums, clip_norm=0.5)
+            >>> row = next(mechanism.noise(shape=10, seed=1))
+            >>> bool((sums == minsep.release(np.ones(10), row, clip_norm=0.5)).all())
+            True
         """
         if sums.shape != self.shape or sums.dtype != np.float64 or not sums.flags.c_contiguous:
             raise ValueError(

@@ -25,9 +25,13 @@ _PARTS = 8  # for each row of a block, so that cores share the work of a step ev
 class RowWindow:
     """The rows that a recurrence keeps, and the next ones, in steps of the grid.
 
-    - `recurrence`, `grid`, `iterations`: how rows are made.
-    - `columns`: the part (begin, end) of each row that is made.
-    - `key`, `smoothing`: the secret keys of Z and of the smoothing.
+    Args:
+        recurrence: How each row follows from earlier ones.
+        grid: The grid of the noise.
+        iterations: The number of rows of the run.
+        columns: The part (begin, end) of each row that is made.
+        key: The secret key of Z.
+        smoothing: The secret key of the smoothing.
     """
 
     def __init__(
@@ -83,7 +87,7 @@ class RowWindow:
 
         Args:
             row: The row, which was made.
-            sums: Flat and contiguous.
+            sums: A flat, contiguous array.
             unit: The step of a released sum.
         """
         return all(in_threads(lambda part: self._release(row, part, *self._steps(row, part), sums, unit), self._parts))
@@ -91,9 +95,11 @@ class RowWindow:
     def add(self, row: int, steps: Rows, sums: FloatArray, unit: float) -> bool:
         """Do what `release` does with a row that was handed out, at any time.
 
-        - `row`: its number.
-        - `steps`: its values, in steps of the grid.
-        - `sums`, `unit`: as for `release`.
+        Args:
+            row: The number of the row.
+            steps: The values of the row, in steps of the grid.
+            sums: A flat, contiguous array.
+            unit: The step of a released sum.
         """
         padded = np.zeros(self._rows.shape[0] * STRIPE, dtype=steps.dtype)
         padded[self._offset : self._offset + self._size] = steps

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 class Assumption:
     """Something that is not proven.
 
-    - `name` stays the same for ever: certificates are compared by it.
-    - `sentence` says it in words, which may improve.
+    Args:
+        name: A name that stays the same for ever: certificates are compared by it.
+        sentence: The assumption in words, which may improve.
     """
 
     name: str

@@ -11,8 +11,12 @@ from minsep.participation.renewal import RenewalLaw
 class BallsInBins(OnceAnEpoch):
     """Each example picks one of the `epoch` iterations of an epoch, uniformly, and takes part there in every epoch.
 
-    >>> BallsInBins(epoch=100).rate
-    0.01
+    Args:
+        epoch: The number of iterations in an epoch.
+
+    Examples:
+        >>> BallsInBins(epoch=100).rate
+        0.01
     """
 
     kind = "balls-in-bins"
@@ -29,7 +33,11 @@ class BallsInBins(OnceAnEpoch):
 
     @staticmethod
     def in_words(separation: int) -> str:
-        """Return the scheme with a separation, in words."""
+        """Return the scheme with a separation, in words.
+
+        Args:
+            separation: The number of iterations in an epoch.
+        """
         return f"balls-in-bins, epoch {separation}"
 
     @property

@@ -14,16 +14,21 @@ from minsep.participation.scheme import MOST_ITERATIONS, IndependentScheme, chec
 class CyclicPoisson(IndependentScheme):
     """Each example belongs to one of `cycle` parts; iteration i samples from part i modulo `cycle`.
 
-    - `parts="random"`: an example's part is uniform, and independent of the others' parts.
-    - `parts="equal"`: parts are equal shares of the dataset in the order of the indices, and public.
     - In its part's turn an example takes part with probability `cycle * rate`.
     - Participations of one example are a multiple of `cycle` apart.
 
-    >>> CyclicPoisson(rate=0.01, cycle=10).sampling_prob
-    0.1
-    >>> CyclicPoisson(rate=0.2, cycle=10)
-    Traceback (most recent call last):
-    ValueError: rate is 0.2, but with cycle 10 it must be at most 1/10 = 0.1.
+    Args:
+        rate: Expected fraction of the iterations in which an example takes part.
+        cycle: The number of parts.
+        parts: How examples are divided into parts. With "random" an example's part is uniform, and independent of the
+            others' parts. With "equal" parts are equal shares of the dataset in the order of the indices, and public.
+
+    Examples:
+        >>> CyclicPoisson(rate=0.01, cycle=10).sampling_prob
+        0.1
+        >>> CyclicPoisson(rate=0.2, cycle=10)
+        Traceback (most recent call last):
+        ValueError: rate is 0.2, but with cycle 10 it must be at most 1/10 = 0.1.
     """
 
     kind = "cyclic-poisson"
@@ -55,7 +60,11 @@ class CyclicPoisson(IndependentScheme):
 
     @staticmethod
     def in_words(separation: int) -> str:
-        """Return the scheme with a separation, in words."""
+        """Return the scheme with a separation, in words.
+
+        Args:
+            separation: The number of parts in a cycle.
+        """
         return f"cyclic Poisson, cycle {separation}"
 
     @property

@@ -23,10 +23,13 @@ class Style(NamedTuple):
 class Sizes:
     """What a scheme is made from.
 
-    - `num_examples` is the size of the dataset, and `batch_size` the expected number of examples in a batch.
-    - `iterations` is the number of steps.
-    - `truncated` says whether batches are truncated to one size.
-    - `user_bound` is the most examples of one user, and `graph`, if it is known, says whose each example is.
+    Args:
+        num_examples: The size of the dataset.
+        batch_size: The expected number of examples in a batch.
+        iterations: The number of steps.
+        truncated: Whether batches are truncated to one size.
+        user_bound: The most examples of one user.
+        graph: Who the users of each example are, if that is known.
 
     >>> Sizes(num_examples=60_000, batch_size=512, iterations=2000).longest_separation
     117
@@ -111,8 +114,11 @@ class Family(ABC, Registered):
     def separations(cls, sizes: Sizes, bands: int, min_sep: int | None, epoch_is_tried: bool) -> list[int]:
         """Return the separations that a plan tries for a number of bands.
 
-        `min_sep` is the one requested, and `epoch_is_tried` says whether another family keeps participations an epoch
-        apart.
+        Args:
+            sizes: What the scheme is made from.
+            bands: The number of bands.
+            min_sep: The separation that was requested, if one was.
+            epoch_is_tried: Whether another family keeps participations an epoch apart.
         """
         return [bands]
 

@@ -19,16 +19,22 @@ class MinSep(IndependentScheme):
 
     - No example takes part twice within `min_sep` iterations.
     - An available example takes part with probability `sampling_prob = rate / (1 - rate (min_sep - 1))`.
-    - `start="warm"` begins in the stationary state, so every batch has the same expected size (Algorithm 2 of the
-      paper). `start="cold"` begins with every example available, so the first batches are larger (Algorithm 1).
     - `min_sep=1` is Poisson sampling; a warm start at `rate = 1 / min_sep` is balls-in-bins.
 
-    >>> scheme = MinSep(rate=0.01, min_sep=51)
-    >>> scheme.sampling_prob
-    0.02
-    >>> MinSep(rate=0.2, min_sep=16)
-    Traceback (most recent call last):
-    ValueError: rate is 0.2, but with min_sep 16 it must be at most 1/16 = 0.0625.
+    Args:
+        rate: Expected fraction of the iterations in which an example takes part (p0), at most `1 / min_sep`.
+        min_sep: Number of iterations from one participation to the next, at least (b).
+        start: How sampling begins. With "warm" it begins in the stationary state, so every batch has the same expected
+            size (Algorithm 2 of the paper). With "cold" it begins with every example available, so the first batches
+            are larger (Algorithm 1).
+
+    Examples:
+        >>> scheme = MinSep(rate=0.01, min_sep=51)
+        >>> scheme.sampling_prob
+        0.02
+        >>> MinSep(rate=0.2, min_sep=16)
+        Traceback (most recent call last):
+        ValueError: rate is 0.2, but with min_sep 16 it must be at most 1/16 = 0.0625.
     """
 
     kind = "min-sep"
@@ -62,7 +68,11 @@ class MinSep(IndependentScheme):
 
     @staticmethod
     def in_words(separation: int) -> str:
-        """Return the scheme with a separation, in words."""
+        """Return the scheme with a separation, in words.
+
+        Args:
+            separation: The number of iterations from one participation to the next, at least.
+        """
         return f"b-min-sep, b = {separation}"
 
     @property

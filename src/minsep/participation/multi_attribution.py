@@ -41,31 +41,41 @@ class MultiAttributionMinSep(Scheme):
     """b-min-sep for examples that belong to several users, who are to be protected as users.
 
     In every iteration each example is sampled with probability `sampling_prob`, independently. The batch is what was
-    sampled, without the examples that share a user with one that blocks: in the last `min_sep - 1` iterations
-
-    - `block="sampled"`: any example that was sampled, whether it took part or not (Algorithm 3 of the paper);
-    - `block="participated"`: any example that took part (Algorithm 4).
-
-    What follows:
+    sampled, without the examples that share a user with one that blocks, which `block` defines.
 
     - No user takes part twice within `min_sep` iterations; in one iteration a user takes part with up to `user_bound`
-      examples (k_u; by default the most that a user has in the graph).
-    - Give `sampling_prob`, or `expected_batch` to have it found for the graph.
-    - `burn_in` batches are formed and thrown away before the first, so that batches have one expected size from the
-      first on; 0 is a cold start. The accounting is that of a cold start, which covers both.
-    - `coins="secret"` accounts with amplification, by the paper's theorem, which leaves something out when examples are
-      shared (docs/attribution.md). So it is refused unless `accept_assumption=True`, and a certificate says CONDITIONAL
-      first. `UserMinSep` needs no assumption.
-    - `shared=False` promises that every example belongs to one user, which is checked if there is a `graph`. Then
-      Algorithm 3 leaves nothing out and assumes nothing.
-    - `coins="public"` accounts for an adversary who knows every coin: little amplification, no assumption.
-    - The graph is for drawing batches only. The description holds public numbers, so a scheme that is read from one
-      has no graph, and two schemes are equal whatever their graphs.
+      examples.
+    - The accounting is that of a cold start, which covers any `burn_in`.
+    - The description holds public numbers, so a scheme that is read from one has no graph, and two schemes are equal
+      whatever their graphs.
 
-    >>> graph = AttributionGraph.from_lists([[k, k + 1] for k in range(1000)])
-    >>> scheme = MultiAttributionMinSep(expected_batch=20, min_sep=4, graph=graph, accept_assumption=True)
-    >>> scheme.user_bound, round(scheme.sampling_prob, 5), round(scheme.expected_batch_size(1000), 6)
-    (2, 0.02515, 20.0)
+    Args:
+        sampling_prob: The probability that an example is sampled in an iteration. Give either this or `expected_batch`.
+        min_sep: Number of iterations from one participation of a user to the next, at least.
+        graph: Which examples belong to which users. It is for drawing batches only.
+        expected_batch: The expected number of examples in a batch, for which the sampling probability is found for the
+            graph.
+        user_bound: The most examples of one user (k_u). None is the most that a user has in the graph.
+        block: Which examples block others. With "sampled" it is any example that was sampled in the last `min_sep - 1`
+            iterations, whether it took part or not (Algorithm 3 of the paper). With "participated" it is any example
+            that took part in them (Algorithm 4).
+        burn_in: The number of batches that are formed and thrown away before the first, so that batches have one
+            expected size from the first on. 0 is a cold start. None is a number that follows from `min_sep` and
+            `block`.
+        coins: What the adversary knows of the sampling. With "secret" the accounting has amplification, by the paper's
+            theorem, whose proof has a gap when examples are shared (docs/attribution.md). So it is refused unless
+            `accept_assumption=True`, and a certificate says CONDITIONAL first. `UserMinSep` needs no assumption. With
+            "public" the accounting is for an adversary who knows every coin: little amplification, no assumption.
+        shared: Whether an example may belong to several users. False promises that every example belongs to one user,
+            which is checked if there is a graph. Then the proof of Algorithm 3 has no gap, and its accounting assumes
+            nothing.
+        accept_assumption: Whether to accept an accounting that is not proven.
+
+    Examples:
+        >>> graph = AttributionGraph.from_lists([[k, k + 1] for k in range(1000)])
+        >>> scheme = MultiAttributionMinSep(expected_batch=20, min_sep=4, graph=graph, accept_assumption=True)
+        >>> scheme.user_bound, round(scheme.sampling_prob, 5), round(scheme.expected_batch_size(1000), 6)
+        (2, 0.02515, 20.0)
     """
 
     kind = "multi-attribution-min-sep"
@@ -154,12 +164,20 @@ class MultiAttributionMinSep(Scheme):
         return mean_batch_size(graph, self.sampling_prob, self.min_sep, self.block == "participated", self.burn_in)
 
     def expected_batch_size(self, num_examples: int) -> float:
-        """Return the mean size of a batch, of `num_examples` in all: what to divide sums of gradients by."""
+        """Return the mean size of a batch: what to divide sums of gradients by.
+
+        Args:
+            num_examples: The number of examples in the dataset, which must be that of the graph.
+        """
         self.check_examples(num_examples)
         return self.mean_batch_size.value
 
     def check_examples(self, num_examples: int) -> AttributionGraph:
-        """Return the graph, if it has `num_examples` examples."""
+        """Return the graph, if it has as many examples as the dataset.
+
+        Args:
+            num_examples: The number of examples in the dataset.
+        """
         graph = self._graph_for("batches")
         if num_examples != graph.num_examples:
             raise ValueError(f"num_examples is {num_examples!r}, but the graph has {graph.num_examples} examples.")
@@ -186,7 +204,12 @@ class MultiAttributionMinSep(Scheme):
     ) -> BatchStream:
         """Return the stream of `iterations` batches of indices into `num_examples` examples.
 
-        They come from `key`, cut by the `truncation` if there is one; `fingerprint` is that of the mechanism.
+        Args:
+            iterations: The number of batches.
+            num_examples: The number of examples in the dataset.
+            key: The secret key that batches are drawn from.
+            truncation: The truncation of every batch. None leaves batches as they were sampled.
+            fingerprint: The fingerprint of the mechanism, which a saved state must match.
         """
         graph = self.check_examples(num_examples)
         rule = BlockingRule(self.sampling_prob, self.min_sep, self.block == "participated", self.burn_in)

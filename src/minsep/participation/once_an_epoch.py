@@ -9,7 +9,11 @@ from minsep.participation.scheme import MOST_ITERATIONS, IndependentScheme
 
 @dataclass(frozen=True, eq=False)
 class OnceAnEpoch(IndependentScheme):
-    """A scheme with one participation in each `epoch` iterations, at a random place."""
+    """A scheme with one participation in each `epoch` iterations, at a random place.
+
+    Args:
+        epoch: The number of iterations in an epoch.
+    """
 
     epoch: int
 

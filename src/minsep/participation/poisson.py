@@ -13,8 +13,12 @@ from minsep.participation.scheme import IndependentScheme
 class Poisson(IndependentScheme):
     """Every example takes part in every iteration with probability `rate`, independently: DP-SGD.
 
-    >>> Poisson(rate=0.01).sampling_prob
-    0.01
+    Args:
+        rate: The probability that an example takes part in an iteration.
+
+    Examples:
+        >>> Poisson(rate=0.01).sampling_prob
+        0.01
     """
 
     kind = "poisson"
@@ -41,7 +45,11 @@ class Poisson(IndependentScheme):
 
     @staticmethod
     def in_words(separation: int) -> str:
-        """Return the scheme with a separation, in words."""
+        """Return the scheme with a separation, in words.
+
+        Args:
+            separation: The separation. Poisson sampling has none, so it is not used.
+        """
         return "Poisson sampling"
 
     @property

@@ -12,10 +12,14 @@ class RandomAllocation(OnceAnEpoch):
     """Each example takes part once in every epoch of `epoch` iterations, at an iteration drawn anew in every epoch.
 
     - The iteration is uniform on the epoch, and independent of other epochs and of other examples.
-    - In a last epoch that the run cuts to r iterations, an example takes part with probability r / `epoch`.
+    - In a last epoch that the run truncates to r iterations, an example takes part with probability r / `epoch`.
 
-    >>> RandomAllocation(epoch=100).rate
-    0.01
+    Args:
+        epoch: The number of iterations in an epoch.
+
+    Examples:
+        >>> RandomAllocation(epoch=100).rate
+        0.01
     """
 
     kind = "random-allocation"
@@ -32,7 +36,11 @@ class RandomAllocation(OnceAnEpoch):
 
     @staticmethod
     def in_words(separation: int) -> str:
-        """Return the scheme with a separation, in words."""
+        """Return the scheme with a separation, in words.
+
+        Args:
+            separation: The separation. The words are the same for all.
+        """
         return "random allocation"
 
     @property

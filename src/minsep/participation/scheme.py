@@ -54,18 +54,31 @@ class Scheme(Described, Registered):
     ) -> BatchStream:
         """Return the stream of `iterations` batches of indices into `num_examples` examples.
 
-        They come from `key`, cut by the `truncation` if there is one; `fingerprint` is that of the mechanism.
+        Args:
+            iterations: The number of batches.
+            num_examples: The number of examples in the dataset.
+            key: The secret key that batches are drawn from.
+            truncation: The truncation of every batch. None leaves batches as they were sampled.
+            fingerprint: The fingerprint of the mechanism, which a saved state must match.
         """
 
     def check_iterations(self, iterations: int) -> None:
-        """Refuse a number of iterations that the scheme cannot serve."""
+        """Refuse a number of iterations that the scheme cannot serve.
+
+        Args:
+            iterations: The number of iterations of the run.
+        """
 
     def expected_batch_size(self, num_examples: int) -> float:
-        """Return the mean number of examples in a batch, of `num_examples` in all.
+        """Return the mean number of examples in a batch.
 
-        >>> import minsep
-        >>> minsep.MinSep(rate=512 / 60_000, min_sep=16).expected_batch_size(60_000)
-        512.0
+        Args:
+            num_examples: The number of examples in the dataset.
+
+        Examples:
+            >>> import minsep
+            >>> minsep.MinSep(rate=512 / 60_000, min_sep=16).expected_batch_size(60_000)
+            512.0
         """
         return self.rate * validate.integer(num_examples=num_examples, at_least=1)
 
@@ -83,7 +96,12 @@ class IndependentScheme(Scheme):
     ) -> BatchStream:
         """Return the stream of `iterations` batches of indices into `num_examples` examples.
 
-        They come from `key`, cut by the `truncation` if there is one; `fingerprint` is that of the mechanism.
+        Args:
+            iterations: The number of batches.
+            num_examples: The number of examples in the dataset.
+            key: The secret key that batches are drawn from.
+            truncation: The truncation of every batch. None leaves batches as they were sampled.
+            fingerprint: The fingerprint of the mechanism, which a saved state must match.
         """
         return RenewalBatchStream(self.law, iterations, num_examples, key, truncation, fingerprint)
 

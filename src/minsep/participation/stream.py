@@ -75,13 +75,14 @@ class BatchStream(Uncopyable, Iterator[IntegerArray], ABC):
     def with_masks(self) -> Iterator[PaddedBatch]:
         """Yield the rest of the batches with a mask of what is not padding.
 
-        >>> import minsep
-        >>> mechanism = minsep.Mechanism(
-        ...     minsep.BandedToeplitz.identity(iterations=3), minsep.Poisson(rate=0.5), noise_multiplier=1.0,
-        ...     truncation=minsep.Truncation(batch_size=4),
-        ... )
-        >>> next(mechanism.batches(num_examples=6, seed=1).with_masks())
-        PaddedBatch(indices=array([ 0, -1, -1, -1]), mask=array([ True, False, False, False]))
+        Examples:
+            >>> import minsep
+            >>> mechanism = minsep.Mechanism(
+            ...     minsep.BandedToeplitz.identity(iterations=3), minsep.Poisson(rate=0.5), noise_multiplier=1.0,
+            ...     truncation=minsep.Truncation(batch_size=4),
+            ... )
+            >>> next(mechanism.batches(num_examples=6, seed=1).with_masks())
+            PaddedBatch(indices=array([ 0, -1, -1, -1]), mask=array([ True, False, False, False]))
         """
         return (PaddedBatch(batch, batch != PADDING) for batch in self)
 
@@ -97,16 +98,20 @@ class BatchStream(Uncopyable, Iterator[IntegerArray], ABC):
     def load_state_dict(self, state: State) -> None:
         """Continue as the stream that gave this state would.
 
-        >>> import minsep
-        >>> mechanism = minsep.Mechanism(
-        ...     minsep.BandedToeplitz.optimal(iterations=100, bands=8), minsep.MinSep(rate=0.01, min_sep=8), 1.0
-        ... )
-        >>> stream = mechanism.batches(num_examples=1000)
-        >>> first_half = [next(stream) for _ in range(50)]
-        >>> resumed = mechanism.batches(num_examples=1000)
-        >>> resumed.load_state_dict(stream.state_dict())
-        >>> all((one == other).all() for one, other in zip(stream, resumed, strict=True))
-        True
+        Args:
+            state: What `state_dict` returned. The state of a stream of another mechanism or dataset size is refused.
+
+        Examples:
+            >>> import minsep
+            >>> mechanism = minsep.Mechanism(
+            ...     minsep.BandedToeplitz.optimal(iterations=100, bands=8), minsep.MinSep(rate=0.01, min_sep=8), 1.0
+            ... )
+            >>> stream = mechanism.batches(num_examples=1000)
+            >>> first_half = [next(stream) for _ in range(50)]
+            >>> resumed = mechanism.batches(num_examples=1000)
+            >>> resumed.load_state_dict(stream.state_dict())
+            >>> all((one == other).all() for one, other in zip(stream, resumed, strict=True))
+            True
         """
         check_envelope(state, self._identity)
         position = validate.integer(position=state.get("position"), at_least=0, at_most=self.iterations)
@@ -177,12 +182,13 @@ class BatchSampler:
     Padding is left out, because a dataset would read -1 as its last example. Iterating goes on from where the stream
     is. A `DataLoader` with workers reads ahead: resume from the number of steps taken, by the position of the state.
 
-    >>> import minsep
-    >>> mechanism = minsep.Mechanism(
-    ...     minsep.BandedToeplitz.identity(iterations=3), minsep.Poisson(rate=0.5), noise_multiplier=1.0
-    ... )
-    >>> list(mechanism.batches(num_examples=6, seed=1).batch_sampler())
-    [[0], [2, 4], [0, 3, 4, 5]]
+    Examples:
+        >>> import minsep
+        >>> mechanism = minsep.Mechanism(
+        ...     minsep.BandedToeplitz.identity(iterations=3), minsep.Poisson(rate=0.5), noise_multiplier=1.0
+        ... )
+        >>> list(mechanism.batches(num_examples=6, seed=1).batch_sampler())
+        [[0], [2, 4], [0, 3, 4, 5]]
     """
 
     def __init__(self, stream: BatchStream) -> None:

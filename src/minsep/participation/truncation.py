@@ -14,13 +14,18 @@ MOST_EXAMPLES = 2**32 - 1
 
 @dataclass(frozen=True, eq=False)
 class Truncation(Described):
-    """Cut every batch to `batch_size` by a uniformly random subset, and pad shorter ones with the index -1.
+    """Truncate every batch to `batch_size` by a uniformly random subset, and pad shorter ones with the index -1.
 
-    - An example that was cut has been sampled all the same: it stays blocked like any other.
-    - Cutting costs privacy, and how much depends on the size of the dataset; accounting needs `num_examples`.
+    An example that was left out has been sampled all the same: it stays blocked like any other.
 
-    >>> Truncation(batch_size=2048, num_examples=14_745_600)
-    Truncation(batch_size=2048, num_examples=14745600)
+    Args:
+        batch_size: The number of indices in every batch.
+        num_examples: The number of examples in the dataset. Truncation costs privacy, and how much depends on this
+            number, so accounting needs it.
+
+    Examples:
+        >>> Truncation(batch_size=2048, num_examples=14_745_600)
+        Truncation(batch_size=2048, num_examples=14745600)
     """
 
     batch_size: int
@@ -35,10 +40,15 @@ class Truncation(Described):
             object.__setattr__(self, "num_examples", number)
 
     def apply(self, batch: IntegerArray, words: Words) -> IntegerArray:
-        """Return a batch of exactly `batch_size` indices; `words` are one random word for each example.
+        """Return a batch of exactly `batch_size` indices.
 
-        >>> Truncation(batch_size=4).apply(np.array([3, 8]), np.array([5, 1], dtype=np.uint64))
-        array([ 3,  8, -1, -1])
+        Args:
+            batch: The indices of the sampled examples.
+            words: One random word for each example.
+
+        Examples:
+            >>> Truncation(batch_size=4).apply(np.array([3, 8]), np.array([5, 1], dtype=np.uint64))
+            array([ 3,  8, -1, -1])
         """
         if batch.size > self.batch_size:
             kept = np.argpartition(words, self.batch_size)[: self.batch_size]
@@ -51,5 +61,9 @@ class Truncation(Described):
 
     @classmethod
     def from_description(cls, description: Description) -> "Truncation":
-        """Return the truncation that gave a description."""
+        """Return the truncation that gave a description.
+
+        Args:
+            description: What `describe` returned.
+        """
         return cls(description["batch_size"], description["num_examples"])

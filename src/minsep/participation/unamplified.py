@@ -16,8 +16,13 @@ class Unamplified(IndependentScheme):
     Nothing is random, so nothing is amplified: privacy comes from the noise alone. A pass of `min_sep` batches goes
     through the examples in the order of their indices, in equal shares.
 
-    >>> Unamplified(min_sep=300, participations=5).expected_batch_size(60_000)
-    200.0
+    Args:
+        min_sep: The number of iterations from one participation of an example to the next.
+        participations: The number of participations of an example, at most.
+
+    Examples:
+        >>> Unamplified(min_sep=300, participations=5).expected_batch_size(60_000)
+        200.0
     """
 
     kind = "unamplified"
@@ -46,7 +51,11 @@ class Unamplified(IndependentScheme):
         return RenewalLaw(prob=1.0, rest=self.min_sep - 1, phases=self.min_sep, ordered=True)
 
     def check_iterations(self, iterations: int) -> None:
-        """Refuse more iterations than the participations allow."""
+        """Refuse more iterations than the participations allow.
+
+        Args:
+            iterations: The number of iterations of the run.
+        """
         if iterations > self.min_sep * self.participations:
             raise ValueError(
                 f"participations is {self.participations}, but {iterations} iterations in passes of {self.min_sep} "
@@ -55,7 +64,11 @@ class Unamplified(IndependentScheme):
 
     @staticmethod
     def in_words(separation: int) -> str:
-        """Return the scheme with a separation, in words."""
+        """Return the scheme with a separation, in words.
+
+        Args:
+            separation: The number of iterations from one participation to the next.
+        """
         return f"a fixed order, {separation} apart"
 
     @property

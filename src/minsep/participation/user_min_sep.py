@@ -25,20 +25,26 @@ class UserMinSep(IndependentScheme):
     when this user's take part, and the privacy of a user is exactly that of a sum of `user_bound` independent b-min-sep
     vectors. No assumption is made: docs/attribution.md has the proof.
 
-    - `rate`, `min_sep` and `start` are those of `MinSep`, and so are the batches.
-    - `user_bound` is the most examples of one user (k_u). An example may belong to several users. Bound contributions
-      first, by `minsep.bound_contributions`.
-    - `coins="public"` accounts for an adversary who knows every coin: no amplification, in closed form.
-    - `graph`, if given, is checked: no user may have more examples than `user_bound`, and the dataset must have as many
-      examples as the graph. It is not part of the description.
+    Args:
+        rate: Expected fraction of the iterations in which an example takes part, as in `MinSep`.
+        min_sep: Number of iterations from one participation of an example to the next, at least, as in `MinSep`.
+        user_bound: The most examples of one user (k_u). An example may belong to several users. Bound contributions
+            first, by `minsep.bound_contributions`.
+        start: How sampling begins, as in `MinSep`.
+        coins: What the adversary knows of the sampling. With "public" the accounting is for an adversary who knows
+            every coin: no amplification, in closed form.
+        graph: Which examples belong to which users, to be checked: no user may have more examples than `user_bound`,
+            and the dataset must have as many examples as the graph. It is not part of the description.
 
-    >>> scheme = UserMinSep(rate=512 / 60_000, min_sep=16, user_bound=2)
-    >>> scheme.unit, round(scheme.expected_batch_size(60_000))
-    ('user', 512)
-    >>> graph = AttributionGraph.from_lists([[0, 1], [1], [1, 2]])
-    >>> UserMinSep(rate=0.1, min_sep=2, user_bound=2, graph=graph)
-    Traceback (most recent call last):
-    ValueError: user_bound is 2, but user 1 has 3 examples: bound contributions first, by minsep.bound_contributions.
+    Examples:
+        >>> scheme = UserMinSep(rate=512 / 60_000, min_sep=16, user_bound=2)
+        >>> scheme.unit, round(scheme.expected_batch_size(60_000))
+        ('user', 512)
+        >>> graph = AttributionGraph.from_lists([[0, 1], [1], [1, 2]])
+        >>> UserMinSep(rate=0.1, min_sep=2, user_bound=2, graph=graph)  # doctest: +NORMALIZE_WHITESPACE
+        Traceback (most recent call last):
+        ValueError: user_bound is 2, but user 1 has 3 examples: bound contributions first, by
+        minsep.bound_contributions.
     """
 
     kind = "user-min-sep"
@@ -66,11 +72,14 @@ class UserMinSep(IndependentScheme):
     def of(cls, scheme: Scheme, user_bound: int, graph: AttributionGraph | None = None) -> "UserMinSep":
         """Return the same sampling of examples, for the privacy of users.
 
-        - `scheme` is Poisson or b-min-sep sampling; others are refused.
-        - `user_bound` and `graph` are those of the result.
+        Args:
+            scheme: Poisson or b-min-sep sampling; others are refused.
+            user_bound: The most examples of one user.
+            graph: Which examples belong to which users, to be checked.
 
-        >>> UserMinSep.of(Poisson(rate=0.1), user_bound=2).min_sep
-        1
+        Examples:
+            >>> UserMinSep.of(Poisson(rate=0.1), user_bound=2).min_sep
+            1
         """
         if not isinstance(scheme, Poisson | MinSep):
             raise ValueError(
@@ -100,7 +109,12 @@ class UserMinSep(IndependentScheme):
     ) -> BatchStream:
         """Return the stream of `iterations` batches of indices into `num_examples` examples.
 
-        They come from `key`, cut by the `truncation` if there is one; `fingerprint` is that of the mechanism.
+        Args:
+            iterations: The number of batches.
+            num_examples: The number of examples in the dataset.
+            key: The secret key that batches are drawn from.
+            truncation: The truncation of every batch. None leaves batches as they were sampled.
+            fingerprint: The fingerprint of the mechanism, which a saved state must match.
         """
         if self.graph is not None and num_examples != self.graph.num_examples:
             raise ValueError(f"num_examples is {num_examples!r}, but the graph has {self.graph.num_examples} examples.")

@@ -36,7 +36,10 @@ _LOW_10, _LOW_12, _ALL, _NONE = (np.uint64(n) for n in (0x3FF, 0xFFF, 0xFFFFFFFF
 def _normal_pair(first, second, fraction):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Return two independent standard normal variates from two words.
 
-    The radius has the 64 bits of the first word and ten of the second; `fraction` is where in its cell of 2**-74 it is.
+    Args:
+        first: The first 64 bits of the radius.
+        second: Ten further bits of the radius, and the bits of the angle.
+        fraction: Where the radius is in its cell of 2**-74.
     """
     upper = first >> _BITS_63 != _NONE
     # The distance to the nearer of 0 and 1, so that its relative precision is the same at both ends.
@@ -90,8 +93,10 @@ def transform(words, out):  # type: ignore[no-untyped-def]  # pragma: no cover
 def complete(words, more, out):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Set those pairs of a stripe again that need more bits.
 
-    - `words`, `out`: as for `transform`.
-    - `more`: words by blocks, of which every two are a third word of a pair.
+    Args:
+        words: Words by blocks, as `transform` reads them.
+        more: Words by blocks, of which every two are a third word of a pair.
+        out: The columns of the stripe.
     """
     blocks = words.shape[1]
     for i in range(_PAIRS):
@@ -154,8 +159,10 @@ class NormalRows:
     def fill(self, row: int, stripe: int, out: FloatArray) -> FloatArray:
         """Set stripes to those of a row, from a stripe on, and return them.
 
-        - `row`, `stripe`: the row and its first stripe, from 0.
-        - `out`: contiguous, stripes by columns of a stripe.
+        Args:
+            row: The number of the row, from 0.
+            stripe: The number of its first stripe, from 0.
+            out: Contiguous memory, stripes by columns of a stripe.
         """
         check_columns((stripe + len(out)) * STRIPE)
         fill_stripes(self._key, row, stripe, out)

@@ -242,9 +242,12 @@ def create_app(
 ) -> Starlette:
     """Return the server as an ASGI application.
 
-    - `folder` holds the runs, `token` is the secret of the link, and `port` is where it listens.
-    - `hosts` are further names that it answers to, such as that of a proxy.
-    - `workers` is the number of threads of a computation; None is one per core.
+    Args:
+        folder: The folder that holds the runs.
+        token: The secret of the link.
+        port: The port on which it listens.
+        hosts: Further names that it answers to, such as that of a proxy.
+        workers: The number of threads of a computation. None is one per core.
     """
     server = Server(folder, workers)
     app = Starlette(

@@ -39,9 +39,12 @@ _OPEN = ("/assets/",)
 class RequestFilter:
     """Lets requests pass that name this server, come from its own pages, and know the token; and adds the headers.
 
-    - `hosts` are the names and ports it answers to, such as 127.0.0.1:8765: another name may be an attacker's that
-      points here.
-    - `token` is the secret of the link; `cookie` the name of the cookie that holds it once the link was opened.
+    Args:
+        app: The application that answers the requests that pass.
+        hosts: The names and ports that the server answers to, such as 127.0.0.1:8765. Another name may be an attacker's
+            that points here.
+        token: The secret of the link.
+        cookie: The name of the cookie that holds the token once the link was opened.
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str], token: str, cookie: str) -> None:

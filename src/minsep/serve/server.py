@@ -22,8 +22,12 @@ _MOST_CONNECTIONS = 1000
 def run(port: int, folder: Path, browser: bool, hosts: tuple[str, ...], workers: int | None) -> None:
     """Serve until it is interrupted; print the link first.
 
-    - `port` is where it listens, `folder` keeps the runs, and `browser` opens the page.
-    - `hosts` are further names that it answers to, and `workers` the number of threads of a computation.
+    Args:
+        port: The port on which it listens.
+        folder: The folder that keeps the runs.
+        browser: Whether to open the page in a browser.
+        hosts: Further names that it answers to.
+        workers: The number of threads of a computation. None is one per core.
     """
     with _listen(port) as listening:
         port = listening.getsockname()[1]

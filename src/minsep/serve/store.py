@@ -40,10 +40,15 @@ _LOCK = ".lock"
 class Run:
     """One certification: what was asked for, how far it is, and what came of it.
 
-    - `id` names its folder, `created` is when it was asked for, and `seed` repeats it.
-    - `texts` are its inputs as they were typed.
-    - `state` is one of queued, running, certified, not certified, cancelled and failed; `problem` says why it failed.
-    - `result` is the plan, once there is one, and `seconds` how long it took.
+    Args:
+        id: The name of its folder.
+        created: When it was asked for.
+        seed: The seed that repeats it.
+        texts: Its inputs as they were typed.
+        state: One of queued, running, certified, not certified, cancelled and failed.
+        problem: Why it failed, if it did.
+        result: The plan, once there is one.
+        seconds: How long it took.
     """
 
     id: str

@@ -24,11 +24,18 @@ class BandedInverseToeplitz(Toeplitz):
     Its noise needs only the last `inverse_bands - 1` rows of Z. C itself has `iterations` diagonals, so repeated
     participations overlap, and its accounting is an upper bound.
 
-    >>> strategy = BandedInverseToeplitz.square_root(iterations=2000, bands=4)
-    >>> (strategy.noise_coefficients / strategy.noise_coefficients[0]).round(4)
-    array([ 1.    , -0.5   , -0.125 , -0.0625])
-    >>> strategy.bands
-    2000
+    Args:
+        noise_coefficients: The first column of C^-1 down to its last band, up to a factor: it is scaled so that C has
+            column norm 1. Its inverse must be non-negative, which always holds if all coefficients after the first are
+            at most 0.
+        iterations: The number of rows.
+
+    Examples:
+        >>> strategy = BandedInverseToeplitz.square_root(iterations=2000, bands=4)
+        >>> (strategy.noise_coefficients / strategy.noise_coefficients[0]).round(4)
+        array([ 1.    , -0.5   , -0.125 , -0.0625])
+        >>> strategy.bands
+        2000
     """
 
     kind = "banded-inverse-toeplitz"
@@ -63,9 +70,14 @@ class BandedInverseToeplitz(Toeplitz):
     def from_noise_coefficients(cls, noise_coefficients: ArrayLike, *, iterations: int) -> "BandedInverseToeplitz":
         """Return the strategy whose inverse has this first column, scaled so that C has column norm 1.
 
-        >>> strategy = BandedInverseToeplitz.from_noise_coefficients([1.0, -0.5], iterations=3)
-        >>> (strategy.coefficients / strategy.coefficients[0]).round(3)
-        array([1.  , 0.5 , 0.25])
+        Args:
+            noise_coefficients: The first column of C^-1 down to its last band, up to a factor.
+            iterations: The number of rows.
+
+        Examples:
+            >>> strategy = BandedInverseToeplitz.from_noise_coefficients([1.0, -0.5], iterations=3)
+            >>> (strategy.coefficients / strategy.coefficients[0]).round(3)
+            array([1.  , 0.5 , 0.25])
         """
         return cls(noise_coefficients, iterations)
 
@@ -73,8 +85,13 @@ class BandedInverseToeplitz(Toeplitz):
     def square_root(cls, *, iterations: int, bands: int) -> "BandedInverseToeplitz":
         """Return the strategy whose inverse is that of the square root of prefix sums, truncated to `bands` diagonals.
 
-        >>> BandedInverseToeplitz.square_root(iterations=100, bands=2).inverse_bands
-        2
+        Args:
+            iterations: The number of rows.
+            bands: The number of diagonals of C^-1.
+
+        Examples:
+            >>> BandedInverseToeplitz.square_root(iterations=100, bands=2).inverse_bands
+            2
         """
         iterations, bands = sizes(iterations, bands=bands)
         return cls(series.inverse_of_that_square_root(bands), iterations)
@@ -85,14 +102,21 @@ class BandedInverseToeplitz(Toeplitz):
     ) -> "BandedInverseToeplitz":
         """Return the strategy of least mean squared error times squared sensitivity, without amplification.
 
-        C^-1 has `bands` diagonals, and the sensitivity is for `participations` (default: one) that are `min_sep`
-        iterations apart. Relative to the first one, noise coefficients are multiples of 2^-20, so that every processor
-        finds the same strategy.
+        Relative to the first one, noise coefficients are multiples of 2^-20, so that every processor finds the same
+        strategy.
 
-        >>> root = BandedInverseToeplitz.square_root(iterations=100, bands=4)
-        >>> best = BandedInverseToeplitz.optimal(iterations=100, bands=4)
-        >>> best.mean_squared_error < root.mean_squared_error
-        True
+        Args:
+            iterations: The number of rows.
+            bands: The number of diagonals of C^-1.
+            min_sep: The number of iterations from one participation to the next, for the sensitivity. None is all
+                iterations.
+            participations: The number of participations, for the sensitivity.
+
+        Examples:
+            >>> root = BandedInverseToeplitz.square_root(iterations=100, bands=4)
+            >>> best = BandedInverseToeplitz.optimal(iterations=100, bands=4)
+            >>> best.mean_squared_error < root.mean_squared_error
+            True
         """
         iterations, bands = sizes(iterations, bands=bands)
         separation = iterations if min_sep is None else validate.integer(min_sep=min_sep, at_least=1)
@@ -115,7 +139,11 @@ class BandedInverseToeplitz(Toeplitz):
         return MovingSum(self.noise_coefficients)
 
     def solve(self, values: ArrayLike) -> FloatArray:
-        """Return C^-1 `values`, for `iterations` rows of any shape."""
+        """Return C^-1 `values`, for `iterations` rows of any shape.
+
+        Args:
+            values: An array whose first dimension has one entry for each iteration.
+        """
         rows = rows_of(values, self.iterations)
         result = np.zeros_like(rows)
         for lag, coefficient in enumerate(self.noise_coefficients):
@@ -132,7 +160,11 @@ class BandedInverseToeplitz(Toeplitz):
 
     @classmethod
     def from_description(cls, description: Description) -> "BandedInverseToeplitz":
-        """Return the strategy with this description, with bit-identical noise coefficients."""
+        """Return the strategy with this description, with bit-identical noise coefficients.
+
+        Args:
+            description: What `describe` returned.
+        """
         strategy = cls(description["noise_coefficients"], description["iterations"])
         exact = recorded(strategy.noise_coefficients, description["noise_coefficients"])
         object.__setattr__(strategy, "noise_coefficients", exact)

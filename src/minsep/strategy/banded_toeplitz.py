@@ -23,11 +23,17 @@ class BandedToeplitz(Toeplitz):
     - The largest column norm is 1 (the last `bands - 1` columns are shorter).
     - With `bands <= min_sep`, participations of one example affect disjoint sets of iterations.
 
-    >>> strategy = BandedToeplitz.optimal(iterations=2000, bands=4)
-    >>> strategy.coefficients.round(3)
-    array([0.569, 0.505, 0.477, 0.441])
-    >>> round(strategy.mean_squared_error / BandedToeplitz.identity(iterations=2000).mean_squared_error, 3)
-    0.257
+    Args:
+        coefficients: The first column of C down to its last band, up to a factor: it is scaled to norm 1. Entries are
+            non-negative, and the first one is positive.
+        iterations: The number of rows.
+
+    Examples:
+        >>> strategy = BandedToeplitz.optimal(iterations=2000, bands=4)
+        >>> strategy.coefficients.round(3)
+        array([0.569, 0.505, 0.477, 0.441])
+        >>> round(strategy.mean_squared_error / BandedToeplitz.identity(iterations=2000).mean_squared_error, 3)
+        0.257
     """
 
     kind = "banded-toeplitz"
@@ -48,8 +54,13 @@ class BandedToeplitz(Toeplitz):
     def from_coefficients(cls, coefficients: ArrayLike, *, iterations: int) -> "BandedToeplitz":
         """Return the strategy with this first column, scaled to norm 1.
 
-        >>> BandedToeplitz.from_coefficients([4, 3], iterations=10).coefficients
-        array([0.8, 0.6])
+        Args:
+            coefficients: The first column of C down to its last band, up to a factor.
+            iterations: The number of rows.
+
+        Examples:
+            >>> BandedToeplitz.from_coefficients([4, 3], iterations=10).coefficients
+            array([0.8, 0.6])
         """
         return cls(coefficients, iterations)
 
@@ -58,12 +69,18 @@ class BandedToeplitz(Toeplitz):
         """Return the strategy of least mean squared error of prefix sums, without amplification.
 
         The paper uses it for every sampling scheme: it has the least error for a fixed number of participations at
-        least `bands` iterations apart. With a `workload` it has the least error of that, at a constant learning rate;
-        coefficients that would be negative are 0. Relative to the first one, coefficients are multiples of 2^-20, so
-        that every processor finds the same strategy.
+        least `bands` iterations apart. Relative to the first one, coefficients are multiples of 2^-20, so that every
+        processor finds the same strategy.
 
-        >>> BandedToeplitz.optimal(iterations=100, bands=2).coefficients.round(4)
-        array([0.7956, 0.6058])
+        Args:
+            iterations: The number of rows.
+            bands: The number of diagonals.
+            workload: The workload whose error, at a constant learning rate, the strategy minimises instead.
+                Coefficients that would be negative are 0. None is prefix sums.
+
+        Examples:
+            >>> BandedToeplitz.optimal(iterations=100, bands=2).coefficients.round(4)
+            array([0.7956, 0.6058])
         """
         iterations, bands = sizes(iterations, bands=bands)
         column = None if workload is None or workload == Workload() else workload.coefficients(iterations)
@@ -73,8 +90,13 @@ class BandedToeplitz(Toeplitz):
     def square_root(cls, *, iterations: int, bands: int) -> "BandedToeplitz":
         """Return the square root of the prefix sum matrix, truncated to `bands` diagonals.
 
-        >>> BandedToeplitz.square_root(iterations=100, bands=3).coefficients.round(4)
-        array([0.848, 0.424, 0.318])
+        Args:
+            iterations: The number of rows.
+            bands: The number of diagonals.
+
+        Examples:
+            >>> BandedToeplitz.square_root(iterations=100, bands=3).coefficients.round(4)
+            array([0.848, 0.424, 0.318])
         """
         iterations, bands = sizes(iterations, bands=bands)
         return cls(series.square_root_of_prefix_sums(bands), iterations)
@@ -83,8 +105,12 @@ class BandedToeplitz(Toeplitz):
     def identity(cls, *, iterations: int) -> "BandedToeplitz":
         """Return the identity: independent noise, as in DP-SGD.
 
-        >>> BandedToeplitz.identity(iterations=100).bands
-        1
+        Args:
+            iterations: The number of rows.
+
+        Examples:
+            >>> BandedToeplitz.identity(iterations=100).bands
+            1
         """
         return cls([1.0], iterations)
 
@@ -94,8 +120,12 @@ class BandedToeplitz(Toeplitz):
         With amplification by sampling, less correlated noise may need a multiplier so much smaller that the error
         is smaller too: see docs/planning.md.
 
-        >>> BandedToeplitz.from_coefficients([4, 3], iterations=10).shrunk(0.5).coefficients.round(4)
-        array([0.9363, 0.3511])
+        Args:
+            factor: The factor, above 0 and at most 1.
+
+        Examples:
+            >>> BandedToeplitz.from_coefficients([4, 3], iterations=10).shrunk(0.5).coefficients.round(4)
+            array([0.9363, 0.3511])
         """
         factor = validate.real(factor=factor, above=0, at_most=1)
         coefficients = self.coefficients * factor
@@ -110,8 +140,12 @@ class BandedToeplitz(Toeplitz):
     def solve(self, values: ArrayLike) -> FloatArray:
         """Return C^-1 `values`, for `iterations` rows of any shape.
 
-        >>> BandedToeplitz.from_coefficients([4, 3], iterations=3).solve([0.8, 0.6, 0.0]).round(12) + 0
-        array([1., 0., 0.])
+        Args:
+            values: An array whose first dimension has one entry for each iteration.
+
+        Examples:
+            >>> BandedToeplitz.from_coefficients([4, 3], iterations=3).solve([0.8, 0.6, 0.0]).round(12) + 0
+            array([1., 0., 0.])
         """
         # Loaded here: it takes longer than finding a strategy, and only this needs it.
         from scipy.linalg import lapack
@@ -131,7 +165,11 @@ class BandedToeplitz(Toeplitz):
 
     @classmethod
     def from_description(cls, description: Description) -> "BandedToeplitz":
-        """Return the strategy with this description, bit by bit."""
+        """Return the strategy with this description, bit by bit.
+
+        Args:
+            description: What `describe` returned.
+        """
         strategy = cls(description["coefficients"], description["iterations"])
         object.__setattr__(strategy, "coefficients", recorded(strategy.coefficients, description["coefficients"]))
         return strategy

@@ -41,7 +41,11 @@ class Strategy(Described, Registered):
     @classmethod
     @abstractmethod
     def from_description(cls, description: Description) -> "Strategy":
-        """Return the strategy with this description, bit by bit."""
+        """Return the strategy with this description, bit by bit.
+
+        Args:
+            description: What `describe` returned.
+        """
 
     @property
     def column(self) -> FloatArray | None:
@@ -89,7 +93,11 @@ class Strategy(Described, Registered):
         return read_only(np.linalg.norm(self._matrix, axis=0))
 
     def gram(self, lag: int) -> FloatArray:
-        """Inner products of columns `lag` apart: entry i is <c_i, c_(i - lag)>, zero for i < lag."""
+        """Inner products of columns `lag` apart: entry i is <c_i, c_(i - lag)>, zero for i < lag.
+
+        Args:
+            lag: The distance of the columns, of at least 0.
+        """
         lag = validate.integer(lag=lag, at_least=0)
         result = np.zeros(self.iterations)
         if lag < self.iterations:
@@ -98,7 +106,11 @@ class Strategy(Described, Registered):
         return result
 
     def solve(self, values: ArrayLike) -> FloatArray:
-        """Return C^-1 `values`, for `iterations` rows of any shape."""
+        """Return C^-1 `values`, for `iterations` rows of any shape.
+
+        Args:
+            values: An array whose first dimension has one entry for each iteration.
+        """
         # Loaded here: it takes longer than finding a strategy, and only this needs it.
         from scipy.linalg import solve_triangular
 
@@ -139,9 +151,14 @@ class Strategy(Described, Registered):
         Exact where that can be computed (columns that do not overlap, or Toeplitz with non-increasing coefficients),
         otherwise an upper bound.
 
-        >>> from minsep import Dense
-        >>> round(Dense([[4.0, 0.0], [3.0, 4.0]]).sensitivity(min_sep=1), 3)
-        1.612
+        Args:
+            min_sep: The number of iterations from one participation to the next, at least.
+            participations: The number of participations, at most. None is as many as fit into the run.
+
+        Examples:
+            >>> from minsep import Dense
+            >>> round(Dense([[4.0, 0.0], [3.0, 4.0]]).sensitivity(min_sep=1), 3)
+            1.612
         """
         count = sensitivity.most_participations(self.iterations, min_sep, participations)
         if min_sep >= self.bands:
@@ -149,7 +166,11 @@ class Strategy(Described, Registered):
         return sensitivity.upper_bound(self._matrix.T @ self._matrix, min_sep, count)
 
     def sensitivity_is_exact(self, min_sep: int) -> bool:
-        """Whether `sensitivity` at a separation `min_sep` is exact, and not an upper bound."""
+        """Whether `sensitivity` at a separation is exact, and not an upper bound.
+
+        Args:
+            min_sep: The number of iterations from one participation to the next, at least.
+        """
         return min_sep >= self.bands
 
     @cached_property

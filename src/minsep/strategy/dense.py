@@ -18,12 +18,17 @@ class Dense(Strategy):
 
     Its noise stream keeps every past row, so it is meant for short runs.
 
-    >>> strategy = Dense([[4.0, 0.0], [3.0, 4.0]])
-    >>> strategy.matrix
-    array([[0.8, 0. ],
-           [0.6, 0.8]])
-    >>> strategy.bands
-    2
+    Args:
+        matrix: The entries of C, up to a factor: a square matrix that is 0 above its diagonal, positive on it, and
+            non-negative below it.
+
+    Examples:
+        >>> strategy = Dense([[4.0, 0.0], [3.0, 4.0]])
+        >>> strategy.matrix
+        array([[0.8, 0. ],
+               [0.6, 0.8]])
+        >>> strategy.bands
+        2
     """
 
     kind = "dense"
@@ -65,7 +70,11 @@ class Dense(Strategy):
 
     @classmethod
     def from_description(cls, description: Description) -> "Dense":
-        """Return the strategy with this description, bit by bit."""
+        """Return the strategy with this description, bit by bit.
+
+        Args:
+            description: What `describe` returned.
+        """
         n = description["iterations"]
         entries = np.frombuffer(base64.b64decode(description["matrix"]), dtype="<f8").reshape(n, n)
         strategy = cls(entries)

@@ -26,8 +26,12 @@ def minimise(
 ) -> FloatArray:
     """Return where a function is least, up to rounding, by steps that each lower it.
 
-    Once the norm of the gradient is at most `tolerance`, one more step follows. Newton's method squares the error, so
-    what is left is rounding, and it does not matter at which step the tolerance was met.
+    Args:
+        value_and_gradient: Returns the value of the function at a point, and its gradient.
+        hessian: Returns the Hessian at a point.
+        start: The first point.
+        tolerance: Once the norm of the gradient is at most this, one more step follows. Newton's method squares the
+            error, so what is left is rounding, and it does not matter at which step the tolerance was met.
 
     >>> def bowl(x):
     ...     return float(np.cosh(x).sum()), np.sinh(x)

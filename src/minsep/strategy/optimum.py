@@ -26,7 +26,10 @@ _GRADIENT_TOLERANCE = 1e-9
 def banded_toeplitz(iterations: int, bands: int, workload: FloatArray | None = None) -> FloatArray:
     """Return the coefficients, the first one 1, that minimise the mean squared error times the squared norm.
 
-    `workload` is the first column of A; None is prefix sums.
+    Args:
+        iterations: The number of rows.
+        bands: The number of coefficients.
+        workload: The first column of A. None is prefix sums.
     """
     start = series.square_root_of_prefix_sums(bands)
     if bands == 1:

@@ -55,9 +55,13 @@ class Toeplitz(Strategy):
     def gram(self, lag: int) -> FloatArray:
         """Inner products of columns `lag` apart: entry i is <c_i, c_(i - lag)>, zero for i < lag.
 
-        >>> from minsep import BandedToeplitz
-        >>> BandedToeplitz.from_coefficients([4.0, 3.0], iterations=4).gram(1).round(2)
-        array([0.  , 0.48, 0.48, 0.48])
+        Args:
+            lag: The distance of the columns, of at least 0.
+
+        Examples:
+            >>> from minsep import BandedToeplitz
+            >>> BandedToeplitz.from_coefficients([4.0, 3.0], iterations=4).gram(1).round(2)
+            array([0.  , 0.48, 0.48, 0.48])
         """
         lag = validate.integer(lag=lag, at_least=0)
         result = np.zeros(self.iterations)
@@ -87,9 +91,10 @@ class Toeplitz(Strategy):
     def largest_inverse_row_norm(self) -> float:
         """Largest norm of a row of C^-1: that of the last row, which holds the whole first column.
 
-        >>> from minsep import BandedToeplitz
-        >>> BandedToeplitz.identity(iterations=10).largest_inverse_row_norm
-        1.0
+        Examples:
+            >>> from minsep import BandedToeplitz
+            >>> BandedToeplitz.identity(iterations=10).largest_inverse_row_norm
+            1.0
         """
         with np.errstate(over="ignore", invalid="ignore"):
             return float(np.linalg.norm(self.inverse_coefficients))
@@ -99,9 +104,14 @@ class Toeplitz(Strategy):
 
         Exact when `bands <= min_sep` or the coefficients do not increase; an upper bound otherwise.
 
-        >>> from minsep import BandedToeplitz
-        >>> round(BandedToeplitz.optimal(iterations=64, bands=8).sensitivity(min_sep=8, participations=4), 12)
-        2.0
+        Args:
+            min_sep: The number of iterations from one participation to the next, at least.
+            participations: The number of participations, at most. None is as many as fit into the run.
+
+        Examples:
+            >>> from minsep import BandedToeplitz
+            >>> round(BandedToeplitz.optimal(iterations=64, bands=8).sensitivity(min_sep=8, participations=4), 12)
+            2.0
         """
         count = sensitivity.most_participations(self.iterations, min_sep, participations)
         if min_sep >= self.bands:
@@ -112,7 +122,11 @@ class Toeplitz(Strategy):
         return sensitivity.upper_bound(matrix.T @ matrix, min_sep, count)
 
     def sensitivity_is_exact(self, min_sep: int) -> bool:
-        """Whether `sensitivity` at separation `min_sep` is exact: no overlap, or coefficients that do not increase."""
+        """Whether `sensitivity` at a separation is exact: no overlap, or coefficients that do not increase.
+
+        Args:
+            min_sep: The number of iterations from one participation to the next, at least.
+        """
         return min_sep >= self.bands or bool((self._envelope - self.coefficients).max() <= _ROUNDING)
 
     @cached_property

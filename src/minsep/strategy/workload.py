@@ -24,19 +24,23 @@ class Workload:
     The model after step t contains the sum over past steps of what is left of each gradient. As a matrix A, one row a
     step, the error of a strategy C is that of A C^-1 z. Without parameters these are prefix sums.
 
-    - `momentum` is m. The gradients are scaled by 1 - m, so that errors compare at equal effective learning rates.
-    - `horizon` is how many steps back noise still matters: s = 1 - 1/`horizon`, as weight decay has it (`horizon` is 1
-      over the learning rate times the decay), or a loss whose curvature pulls the model back. None: it never fades.
-    - `schedule` is that of the learning rate r_t, from 1 on: "constant", "linear-decay" or "cosine" to 0.
+    Args:
+        momentum: The momentum m. The gradients are scaled by 1 - m, so that errors compare at equal effective learning
+            rates.
+        horizon: How many steps back noise still matters: s = 1 - 1/`horizon`, as with weight decay (`horizon` is 1 over
+            the learning rate times the decay), or with a loss whose curvature pulls the model back. None: noise never
+            fades.
+        schedule: The schedule of the learning rate r_t, from 1 on: "constant", "linear-decay" or "cosine" to 0.
 
-    >>> import minsep
-    >>> strategy = minsep.BandedToeplitz.optimal(iterations=200, bands=4)
-    >>> bool(abs(minsep.Workload().mean_squared_error(strategy) - strategy.mean_squared_error) < 1e-9)
-    True
-    >>> short = minsep.Workload(momentum=0.9, horizon=20)
-    >>> best = minsep.BandedToeplitz.optimal(iterations=200, bands=4, workload=short)
-    >>> short.mean_squared_error(best) < short.mean_squared_error(strategy)
-    True
+    Examples:
+        >>> import minsep
+        >>> strategy = minsep.BandedToeplitz.optimal(iterations=200, bands=4)
+        >>> bool(abs(minsep.Workload().mean_squared_error(strategy) - strategy.mean_squared_error) < 1e-9)
+        True
+        >>> short = minsep.Workload(momentum=0.9, horizon=20)
+        >>> best = minsep.BandedToeplitz.optimal(iterations=200, bands=4, workload=short)
+        >>> short.mean_squared_error(best) < short.mean_squared_error(strategy)
+        True
     """
 
     momentum: float = 0.0
@@ -64,8 +68,9 @@ class Workload:
     def name(self) -> str:
         """The workload in words.
 
-        >>> Workload(momentum=0.95, schedule="linear-decay", horizon=200).name
-        'SGD with momentum 0.95, linear decay of the learning rate and a horizon of 200 steps'
+        Examples:
+            >>> Workload(momentum=0.95, schedule="linear-decay", horizon=200).name
+            'SGD with momentum 0.95, linear decay of the learning rate and a horizon of 200 steps'
         """
         parts = []
         if self.momentum:
@@ -79,15 +84,23 @@ class Workload:
         return "SGD with " + (", ".join(parts[:-1]) + " and " if parts[1:] else "") + parts[-1]
 
     def coefficients(self, iterations: int) -> FloatArray:
-        """Return the first column of A at a constant learning rate, `iterations` long.
+        """Return the first column of A at a constant learning rate.
 
-        >>> Workload(momentum=0.5).coefficients(4)
-        array([0.5   , 0.75  , 0.875 , 0.9375])
+        Args:
+            iterations: The length of the column.
+
+        Examples:
+            >>> Workload(momentum=0.5).coefficients(4)
+            array([0.5   , 0.75  , 0.875 , 0.9375])
         """
         return series.multiply(self._faded(iterations), self._velocity(iterations), iterations)
 
     def mean_squared_error(self, strategy: Strategy) -> float:
-        """Return the mean over the steps of the variance of A C^-1 z, for a `strategy` C and noise multiplier 1."""
+        """Return the mean over the steps of the variance of A C^-1 z, at noise multiplier 1.
+
+        Args:
+            strategy: The strategy C.
+        """
         n = strategy.iterations
         if self == Workload():
             return strategy.mean_squared_error
@@ -104,11 +117,16 @@ class Workload:
         return self._error_of_schedule(series.multiply(inverse, self._velocity(n), n))
 
     def error(self, strategy: Strategy, noise_multiplier: float) -> float:
-        """Return the root mean squared error of a `strategy` at a `noise_multiplier`, for clip norm 1.
+        """Return the root mean squared error of a strategy, for clip norm 1.
 
-        >>> from minsep import BandedToeplitz
-        >>> Workload(horizon=1).error(BandedToeplitz.identity(iterations=10), 2.0)
-        2.0
+        Args:
+            strategy: The strategy C.
+            noise_multiplier: The standard deviation of the entries of Z.
+
+        Examples:
+            >>> from minsep import BandedToeplitz
+            >>> Workload(horizon=1).error(BandedToeplitz.identity(iterations=10), 2.0)
+            2.0
         """
         return noise_multiplier * math.sqrt(self.mean_squared_error(strategy))
 

@@ -28,8 +28,11 @@ _CLOSE = 1e-7
 class Composition:
     """The privacy of several runs on the same data.
 
-    - `epsilon` and `delta` are those of all runs together, by the optimal composition theorem.
-    - `sum_of_epsilons` and `sum_of_deltas` are what basic composition says.
+    Attributes:
+        epsilon: The epsilon of all runs together, by the optimal composition theorem.
+        delta: The delta of all runs together, by the same theorem.
+        sum_of_epsilons: The epsilon of all runs together, by basic composition.
+        sum_of_deltas: The delta of all runs together, by basic composition.
     """
 
     epsilon: float
@@ -41,8 +44,9 @@ class Composition:
 def compose(budgets: Sequence[Budget], delta: float | None = None) -> Composition:
     """Return the privacy of a sequence of runs on the same data, each of which may depend on those before it.
 
-    - `budgets` are those of the runs. They are fixed beforehand, and hold for the same unit and adjacency.
-    - `delta` is that of all runs together. By default it is the sum of theirs; a larger one gives a smaller epsilon.
+    Args:
+        budgets: The budgets of the runs. They are fixed beforehand, and hold for the same unit and adjacency.
+        delta: The delta of all runs together. By default it is the sum of theirs; a larger one gives a smaller epsilon.
 
     >>> import minsep
     >>> runs = [minsep.Budget(1.0, 1e-6)] * 10

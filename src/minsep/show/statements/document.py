@@ -30,9 +30,12 @@ _UNNAMED = "certificate.json"
 class CertifiedRun:
     """One certified run of a statement.
 
-    - `name` is the name of the certificate's file, and `digest` the SHA-256 of its text.
-    - `verified` says whether the certificate was verified for this statement.
-    - `estimates` are rates of true positives, as far as estimates show them; None if none were requested.
+    Attributes:
+        certificate: The certificate of the run.
+        name: The name of the certificate's file.
+        digest: The SHA-256 of the certificate's text.
+        verified: Whether the certificate was verified for this statement.
+        estimates: The rates of true positives, as far as estimates show them. None if none were requested.
     """
 
     certificate: Certificate
@@ -51,9 +54,11 @@ class CertifiedRun:
 class Statement:
     """What certificates guarantee, to whom, under which assumptions, and what they do not.
 
-    - `runs` are the certified runs.
-    - `model` and `data` say in words what was trained on what.
-    - `composition` is the privacy of all runs together; None if there is one run.
+    Attributes:
+        runs: The certified runs.
+        model: What was trained, in words.
+        data: What it was trained on, in words.
+        composition: The privacy of all runs together. None if there is one run.
     """
 
     runs: tuple[CertifiedRun, ...]
@@ -141,11 +146,20 @@ class Statement:
         return json.dumps(self._as_data(), indent=2, allow_nan=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the statement to the file `path`: Markdown (.md), HTML (.html) or JSON (.json)."""
+        """Write the statement to a file.
+
+        Args:
+            path: The file. Its suffix says whether the statement is written as Markdown (.md), HTML (.html) or JSON
+                (.json).
+        """
         write_whole(path, self.rendering(Path(path).suffix)().encode())
 
     def rendering(self, suffix: str) -> Callable[[], str]:
-        """Return what renders the statement for a `suffix` of a file's name."""
+        """Return what renders the statement for a suffix of a file's name.
+
+        Args:
+            suffix: The suffix, .md, .html or .json.
+        """
         renderings = {".md": self.to_markdown, ".html": self.to_html, ".json": self.to_json}
         if suffix not in renderings:
             raise ValueError(f"The file of a statement ends with {suffix!r}, but it must end with .md, .html or .json.")
@@ -205,20 +219,23 @@ def statement(
 ) -> Statement:
     """Return the statement of privacy of one certified run, or of several on the same data.
 
-    - `certificates` are those of the runs, or their files; one certificate for two runs is given twice. One that was
-      refused, or does not hold, is an error.
-    - `model` and `data` say in words what was trained on what; they are printed as they are.
-    - `delta` is that of several runs together. By default it is the sum of theirs.
-    - `verify=False` skips the verification of the certificates, and the statement says so.
-    - `estimate=False` leaves out what the best attacker can do by estimates.
-    - `compute` says where samples are drawn, and does not change the result.
+    Args:
+        certificates: The certificates of the runs, or their files. Give one certificate twice if it is for two runs.
+            One that was refused, or does not hold, is an error.
+        model: What was trained, in words that are printed as they are.
+        data: What it was trained on, in words that are printed as they are.
+        delta: The delta of several runs together. By default it is the sum of theirs.
+        verify: Whether to verify the certificates. If they are not verified, the statement says so.
+        estimate: Whether to include what the best attacker can do by estimates.
+        compute: Where samples are drawn, which does not change the result.
 
-    >>> import minsep
-    >>> identity = minsep.BandedToeplitz.identity(iterations=100)
-    >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.02), noise_multiplier=1.0)
-    >>> certificate = minsep.certify(mechanism, epsilon=2.0, delta=1e-3)
-    >>> print(statement(certificate).summary)
-    This training run is (2, 0.001)-differentially private for every example.
+    Examples:
+        >>> import minsep
+        >>> identity = minsep.BandedToeplitz.identity(iterations=100)
+        >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.02), noise_multiplier=1.0)
+        >>> certificate = minsep.certify(mechanism, epsilon=2.0, delta=1e-3)
+        >>> print(statement(certificate).summary)
+        This training run is (2, 0.001)-differentially private for every example.
     """
     if not certificates:
         raise ValueError("certificates is empty, but a statement needs at least one.")

@@ -22,9 +22,11 @@ def estimated_true_positives(
 
     A rate is None where too few points of the privacy curve are resolved.
 
-    - `mechanism` is what was run, and `false_positives` are the rates of false positives of the tests.
-    - `epsilon` is a typical privacy loss, such as the certified one: the curve is estimated around it.
-    - `compute` says where samples are drawn, and does not change the result.
+    Args:
+        mechanism: What was run.
+        false_positives: The rates of false positives of the tests.
+        epsilon: A typical privacy loss, such as the certified one: the curve is estimated around it.
+        compute: Where samples are drawn, which does not change the result.
 
     >>> import minsep
     >>> identity = minsep.BandedToeplitz.identity(iterations=100)
