@@ -46,14 +46,16 @@ accept_certificate: Provided[AcceptCertificate] = Provided("accept_certificate")
 class Design(Described):
     """A strategy matrix and a sampling scheme, which can be calibrated to a budget.
 
-    - `strategy` is the matrix C that correlates the noise, such as `minsep.BandedToeplitz`.
-    - `scheme` says how batches are sampled, such as `minsep.MinSep`.
-    - `truncation`, if given, cuts every batch to one size.
+    Args:
+        strategy: The matrix C that correlates the noise, such as `minsep.BandedToeplitz`.
+        scheme: How batches are sampled, such as `minsep.MinSep`.
+        truncation: How every batch is truncated to one size. By default no batch is truncated.
 
-    >>> import minsep
-    >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
-    >>> print(Design(strategy, minsep.MinSep(rate=0.02, min_sep=10)))
-    b-min-sep, b = 10, 4 bands
+    Examples:
+        >>> import minsep
+        >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
+        >>> print(Design(strategy, minsep.MinSep(rate=0.02, min_sep=10)))
+        b-min-sep, b = 10, 4 bands
     """
 
     strategy: Strategy
@@ -83,10 +85,14 @@ class Design(Described):
     def with_noise(self, noise_multiplier: float) -> "Mechanism":
         """Return the mechanism with this design and a noise multiplier.
 
-        >>> import minsep
-        >>> identity = minsep.BandedToeplitz.identity(iterations=100)
-        >>> minsep.Design(identity, minsep.Poisson(rate=0.1)).with_noise(2.0).noise_multiplier
-        2.0
+        Args:
+            noise_multiplier: The noise multiplier of the mechanism, as for `Mechanism`.
+
+        Examples:
+            >>> import minsep
+            >>> identity = minsep.BandedToeplitz.identity(iterations=100)
+            >>> minsep.Design(identity, minsep.Poisson(rate=0.1)).with_noise(2.0).noise_multiplier
+            2.0
         """
         return Mechanism(self.strategy, self.scheme, noise_multiplier, self.truncation)
 
@@ -104,21 +110,25 @@ class Design(Described):
 class Mechanism(Described):
     """A strategy matrix, a sampling scheme and a noise multiplier: all that privacy depends on.
 
-    - `strategy` is the matrix C that correlates the noise, and `scheme` says how batches are sampled.
-    - `noise_multiplier` is the standard deviation of the entries of Z divided by the clip norm, with the strategy
-      scaled to a largest column norm of 1.
-    - `truncation`, if given, cuts every batch to one size.
-    - The batches and the noise of a training run come from the mechanism itself, so what is run is what was accounted
-      for.
+    The batches and the noise of a training run come from the mechanism itself, so what is run is what was accounted
+    for.
 
-    >>> import minsep
-    >>> mechanism = Mechanism(
-    ...     minsep.BandedToeplitz.optimal(iterations=100, bands=4),
-    ...     minsep.MinSep(rate=0.02, min_sep=10),
-    ...     noise_multiplier=0.8,
-    ... )
-    >>> for indices, noise in zip(mechanism.batches(num_examples=500), mechanism.noise(shape=(3,)), strict=True):
-    ...     pass  # clipped gradients of `indices`, summed, plus clip_norm * noise
+    Args:
+        strategy: The matrix C that correlates the noise, such as `minsep.BandedToeplitz`.
+        scheme: How batches are sampled, such as `minsep.MinSep`.
+        noise_multiplier: The standard deviation of the entries of Z divided by the clip norm, with the strategy scaled
+            to a largest column norm of 1.
+        truncation: How every batch is truncated to one size. By default no batch is truncated.
+
+    Examples:
+        >>> import minsep
+        >>> mechanism = Mechanism(
+        ...     minsep.BandedToeplitz.optimal(iterations=100, bands=4),
+        ...     minsep.MinSep(rate=0.02, min_sep=10),
+        ...     noise_multiplier=0.8,
+        ... )
+        >>> for indices, noise in zip(mechanism.batches(num_examples=500), mechanism.noise(shape=(3,)), strict=True):
+        ...     pass  # clipped gradients of `indices`, summed, plus clip_norm * noise
     """
 
     strategy: Strategy
@@ -145,10 +155,11 @@ class Mechanism(Described):
     def name(self) -> str:
         """The sampling scheme and the strategy's size, in words.
 
-        >>> import minsep
-        >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
-        >>> Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=0.8).name
-        'b-min-sep, b = 10, 4 bands'
+        Examples:
+            >>> import minsep
+            >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
+            >>> Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=0.8).name
+            'b-min-sep, b = 10, 4 bands'
         """
         return self.design.name
 
@@ -161,28 +172,36 @@ class Mechanism(Described):
     def step_noise(self) -> float:
         """Largest standard deviation of an entry of the noise of a single step, for clip norm 1.
 
-        >>> import minsep
-        >>> identity = minsep.BandedToeplitz.identity(iterations=100)
-        >>> Mechanism(identity, minsep.Poisson(rate=0.02), noise_multiplier=0.8).step_noise
-        0.8
+        Examples:
+            >>> import minsep
+            >>> identity = minsep.BandedToeplitz.identity(iterations=100)
+            >>> Mechanism(identity, minsep.Poisson(rate=0.02), noise_multiplier=0.8).step_noise
+            0.8
         """
         return self.noise_multiplier * self.strategy.largest_inverse_row_norm
 
     def with_noise_multiplier(self, noise_multiplier: float) -> "Mechanism":
-        """Return the same mechanism with another noise multiplier."""
+        """Return the same mechanism with another noise multiplier.
+
+        Args:
+            noise_multiplier: The noise multiplier of the new mechanism.
+        """
         return replace(self, noise_multiplier=noise_multiplier)
 
     def with_graph(self, graph: AttributionGraph) -> "Mechanism":
         """Return the same mechanism for the users of a graph, refused if a user has more examples than it protects.
 
-        - `graph` says which examples belong to which users.
+        Args:
+            graph: Which examples belong to which users.
 
-        >>> import minsep
-        >>> identity = minsep.BandedToeplitz.identity(iterations=4)
-        >>> mechanism = Mechanism(identity, minsep.UserMinSep(rate=0.25, min_sep=2, user_bound=2), noise_multiplier=1.0)
-        >>> graph = minsep.AttributionGraph.from_lists([[0], [0], [1]])
-        >>> [batch.size for batch in mechanism.with_graph(graph).batches(num_examples=3, seed=0)]
-        [0, 0, 1, 2]
+        Examples:
+            >>> import minsep
+            >>> identity = minsep.BandedToeplitz.identity(iterations=4)
+            >>> scheme = minsep.UserMinSep(rate=0.25, min_sep=2, user_bound=2)
+            >>> mechanism = Mechanism(identity, scheme, noise_multiplier=1.0)
+            >>> graph = minsep.AttributionGraph.from_lists([[0], [0], [1]])
+            >>> [batch.size for batch in mechanism.with_graph(graph).batches(num_examples=3, seed=0)]
+            [0, 0, 1, 2]
         """
         _check_kind(AttributionGraph, "AttributionGraph.from_lists gives", graph=graph)
         if self.scheme.unit == "example":
@@ -191,16 +210,19 @@ class Mechanism(Described):
         return replace(self, scheme=scheme_from({**self.scheme.describe(), "graph": graph}))
 
     def batches(self, num_examples: int, seed: int | None = None) -> BatchStream:
-        """Return a resumable stream of exactly `iterations` batches of indices into `num_examples` examples.
+        """Return a resumable stream of exactly `iterations` batches of indices into the examples.
 
-        Without a `seed` the randomness comes from the operating system, as a private run requires. A seed makes a run
-        reproducible, and is as secret as the data.
+        Args:
+            num_examples: The number of examples in the dataset.
+            seed: A number that makes the run reproducible. It is as secret as the data. By default the randomness comes
+                from the operating system, as a private run requires.
 
-        >>> import minsep
-        >>> identity = minsep.BandedToeplitz.identity(iterations=4)
-        >>> mechanism = Mechanism(identity, minsep.Poisson(rate=0.1), noise_multiplier=1.0)
-        >>> [batch.size for batch in mechanism.batches(num_examples=1000, seed=0)]
-        [100, 91, 96, 84]
+        Examples:
+            >>> import minsep
+            >>> identity = minsep.BandedToeplitz.identity(iterations=4)
+            >>> mechanism = Mechanism(identity, minsep.Poisson(rate=0.1), noise_multiplier=1.0)
+            >>> [batch.size for batch in mechanism.batches(num_examples=1000, seed=0)]
+            [100, 91, 96, 84]
         """
         key = Key.of(seed).derive("batches")
         return self.scheme.batches(self.iterations, num_examples, key, self.truncation, self.fingerprint)
@@ -215,18 +237,21 @@ class Mechanism(Described):
     ) -> NoiseStream:
         """Return a resumable stream of exactly `iterations` arrays: the rows of C^-1 Z.
 
-        - Rows have the `shape` and the `dtype`, float32 or float64. None is the smaller one in which they are exact.
-        - The entries of Z have standard deviation `noise_multiplier`. Add a row to a sum of clipped gradients with
-          `minsep.release`, and in no other way: a plain addition reveals the sum in its lowest bits.
-        Args:
-            seed: As for `batches`; one seed gives independent batches and noise.
-            columns: (begin, end), a part of each row: processes that share a seed can each hold one part.
+        The entries of Z have standard deviation `noise_multiplier`. Add a row to a sum of clipped gradients with
+        `minsep.release`, and in no other way: a plain addition reveals the sum in its lowest bits.
 
-        >>> import minsep
-        >>> identity = minsep.BandedToeplitz.identity(iterations=1000)
-        >>> mechanism = Mechanism(identity, minsep.Poisson(rate=0.1), noise_multiplier=2.0)
-        >>> bool(1.98 < np.std(list(mechanism.noise(shape=(100,), seed=0))) < 2.02)
-        True
+        Args:
+            shape: The shape of a row.
+            dtype: The type of a row, float32 or float64. By default it is the smaller one in which the rows are exact.
+            seed: As for `batches`. One seed gives independent batches and noise.
+            columns: The part (begin, end) of each row. Processes that share a seed can each hold one part.
+
+        Examples:
+            >>> import minsep
+            >>> identity = minsep.BandedToeplitz.identity(iterations=1000)
+            >>> mechanism = Mechanism(identity, minsep.Poisson(rate=0.1), noise_multiplier=2.0)
+            >>> bool(1.98 < np.std(list(mechanism.noise(shape=(100,), seed=0))) < 2.02)
+            True
         """
         return NoiseStream(
             self.strategy,
@@ -239,7 +264,11 @@ class Mechanism(Described):
         )
 
     def noise_key(self, seed: int | None = None) -> Key:
-        """Return the key under which `noise` draws Z for this `seed`, or a fresh key. It is as secret as the data."""
+        """Return the key under which `noise` draws Z. It is as secret as the data.
+
+        Args:
+            seed: As for `noise`. By default the key is a fresh one.
+        """
         return Key.of(seed).derive(f"noise {self.fingerprint}")
 
     def describe(self) -> Description:
@@ -256,11 +285,15 @@ class Mechanism(Described):
     def from_description(cls, description: Description) -> "Mechanism":
         """Return the mechanism with this description.
 
-        >>> import minsep
-        >>> identity = minsep.BandedToeplitz.identity(iterations=10)
-        >>> mechanism = Mechanism(identity, minsep.Poisson(rate=0.1), noise_multiplier=1.0)
-        >>> Mechanism.from_description(mechanism.describe()) == mechanism
-        True
+        Args:
+            description: What `describe` returned.
+
+        Examples:
+            >>> import minsep
+            >>> identity = minsep.BandedToeplitz.identity(iterations=10)
+            >>> mechanism = Mechanism(identity, minsep.Poisson(rate=0.1), noise_multiplier=1.0)
+            >>> Mechanism.from_description(mechanism.describe()) == mechanism
+            True
         """
         cut = description["truncation"]
         return cls(
@@ -281,18 +314,20 @@ class Mechanism(Described):
     ) -> "Mechanism":
         """Return the mechanism that a certificate is for: its strategy, scheme, noise multiplier and truncation.
 
-        - `certificate` is the certificate, or the file that holds it. One that did not pass is refused.
-        - `verify` draws its samples again, which takes as long as `minsep.verify`. A certificate that does not hold is
-          refused. With `verify=False` its word is taken.
-        - `graph`, if given, says which examples belong to which users. It is refused if a user has more examples than
-          the certificate protects.
-        - `accept_assumption` accepts a conditional certificate, which rests on something that is not proven.
+        Args:
+            certificate: The certificate, or the file that holds it. One that did not pass is refused.
+            verify: Whether to draw the samples of the certificate again, which takes as long as `minsep.verify`. A
+                certificate that does not hold is refused. `verify=False` skips this check.
+            graph: Which examples belong to which users. A graph is refused if a user has more examples than the
+                certificate protects.
+            accept_assumption: Whether to accept a conditional certificate, which rests on something that is not proven.
 
-        >>> import minsep
-        >>> identity = minsep.BandedToeplitz.identity(iterations=100)
-        >>> best = minsep.calibrate(identity, minsep.Poisson(rate=0.02), epsilon=2.0, delta=1e-3)
-        >>> Mechanism.from_certificate(best.certificate) == best.mechanism
-        True
+        Examples:
+            >>> import minsep
+            >>> identity = minsep.BandedToeplitz.identity(iterations=100)
+            >>> best = minsep.calibrate(identity, minsep.Poisson(rate=0.02), epsilon=2.0, delta=1e-3)
+            >>> Mechanism.from_certificate(best.certificate) == best.mechanism
+            True
         """
         accepted = accept_certificate()(certificate, verify=verify, accept_assumption=accept_assumption)
         return accepted.mechanism if graph is None else accepted.mechanism.with_graph(graph)

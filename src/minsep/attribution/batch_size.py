@@ -29,7 +29,12 @@ _DIGITS = 9  # of what is computed: the same on every processor
 
 @dataclass(frozen=True)
 class MeanBatchSize:
-    """Mean number of examples in a batch, and the standard error of that number (0: it is exact)."""
+    """Mean number of examples in a batch, and the standard error of that number.
+
+    Attributes:
+        value: The mean.
+        stderr: The standard error of the mean: 0 if it is exact.
+    """
 
     value: float
     stderr: float

@@ -20,19 +20,28 @@ ORDERS: tuple[Order, Order] = ("ascending", "random")
 
 @dataclass(frozen=True)
 class Bounded:
-    """The examples that were kept, their graph, and how much of the original graph they are."""
+    """The examples that were kept, their graph, and how much of the original graph they are.
+
+    Attributes:
+        graph: The graph of the kept examples: its example k is `examples[k]` of the graph before.
+        examples: Kept examples in increasing order, each as often as it was kept.
+        user_bound: The most examples of a user that were kept.
+        neighbourhood_bound: The most kept examples with which a kept example shares users, including itself, if there
+            is such a bound.
+        duplicates: Whether an example could be kept more than once.
+        examples_before: The number of examples before.
+        edges_before: The number of edges before.
+        users_before: The number of users with at least one example before.
+    """
 
     graph: AttributionGraph
-    """The graph of the kept examples: its example k is `examples[k]` of the graph before."""
     examples: IntegerArray
-    """Kept examples in increasing order, each as often as it was kept."""
     user_bound: int
     neighbourhood_bound: int | None
     duplicates: bool
     examples_before: int
     edges_before: int
     users_before: int
-    """Users with at least one example before."""
 
     @property
     def distinct_examples(self) -> int:
@@ -72,23 +81,32 @@ def bound_contributions(
     order: Order = "ascending",
     seed: int = 0,
 ) -> Bounded:
-    """Keep examples of a `graph`, greedily in an order, so that no user has more than `user_bound` of them.
+    """Keep examples of a graph, greedily in an order, so that no user has more than a bound of them.
 
     - The selection is maximal: no further example fits.
-    - `order="ascending"` begins with the examples that share users with the fewest others, and keeps more: examples of
-      many users, and of users with many examples, are left out first. `order="random"` treats all alike. Ties, and
-      the random order, follow from the `seed`. Either way the choice depends on the graph alone.
-    - With `duplicates` the examples are tried repeatedly in the same order, and another copy of an example is kept each
-      time all of its users have room. A copy counts as an example of each of its users.
-    - With `neighbourhood_bound` (k_e) no kept example shares users with more than that many kept examples, including
-      itself.
     - The result uses no data but the graph, which the accounting assumes to be public.
 
-    >>> graph = AttributionGraph.from_lists([[0, 1], [0], [0, 2], [3]])
-    >>> bound_contributions(graph, user_bound=1).examples
-    array([2, 3])
-    >>> bound_contributions(graph, user_bound=2, duplicates=True).examples
-    array([1, 2, 3, 3])
+    Args:
+        graph: Which examples belong to which users.
+        user_bound: The most examples of a user that are kept.
+        duplicates: Whether the examples are tried repeatedly in the same order, and another copy of an example is kept
+            each time all of its users have room. A copy counts as an example of each of its users.
+        neighbourhood_bound: The bound k_e: no kept example shares users with more than this many kept examples,
+            including itself. By default there is none.
+        order: The order in which examples are tried. "ascending" begins with the examples that share users with the
+            fewest others, and keeps more: examples of many users, and of users with many examples, are left out first.
+            "random" treats all alike. Either way the choice depends on the graph alone.
+        seed: The number from which ties and the random order follow.
+
+    Returns:
+        The kept examples, their graph, and how much of the original graph they are.
+
+    Examples:
+        >>> graph = AttributionGraph.from_lists([[0, 1], [0], [0, 2], [3]])
+        >>> bound_contributions(graph, user_bound=1).examples
+        array([2, 3])
+        >>> bound_contributions(graph, user_bound=2, duplicates=True).examples
+        array([1, 2, 3, 3])
     """
     bound = validate.integer(user_bound=user_bound, at_least=1, at_most=_LARGEST_BOUND)
     most = None
@@ -162,22 +180,30 @@ def fixed_batches(
 ) -> NDArray[np.int32]:
     """Return batches without any sampling, one per row, for accounting without amplification.
 
-    - A user takes part with at most one example per batch, at most once in any `min_sep` consecutive iterations, and at
-      most `participations` times in total.
-    - The search is greedy, cycling through a random order that `seed` determines; it may fail although batches exist.
+    - A user takes part with at most one example per batch.
+    - The search is greedy, cycling through a random order. It may fail although batches exist.
     - The noise needed is that of the Gaussian mechanism with sensitivity `strategy.sensitivity(min_sep,
       participations)`.
 
-    >>> graph = AttributionGraph.from_lists([[0, 1], [2], [1, 3], [4]])
-    >>> fixed_batches(graph, iterations=4, batch_size=1, min_sep=3, participations=2)
-    array([[3],
-           [1],
-           [0],
-           [3]], dtype=int32)
-    >>> fixed_batches(graph, iterations=4, batch_size=2, min_sep=3, participations=2)
-    Traceback (most recent call last):
-    ValueError: No batches were found: batch 1 of 4 has 1 of 2 examples; lower batch_size (2) or min_sep (3), or raise \
-participations (2).
+    Args:
+        graph: Which examples belong to which users.
+        iterations: The number of batches.
+        batch_size: The number of examples in each batch.
+        min_sep: The number of consecutive iterations in which a user takes part at most once.
+        participations: The most times that a user takes part in total.
+        seed: The number that determines the random order.
+
+    Examples:
+        >>> graph = AttributionGraph.from_lists([[0, 1], [2], [1, 3], [4]])
+        >>> fixed_batches(graph, iterations=4, batch_size=1, min_sep=3, participations=2)
+        array([[3],
+               [1],
+               [0],
+               [3]], dtype=int32)
+        >>> fixed_batches(graph, iterations=4, batch_size=2, min_sep=3, participations=2)
+        Traceback (most recent call last):
+        ValueError: No batches were found: batch 1 of 4 has 1 of 2 examples; lower batch_size (2) or min_sep (3), or \
+raise participations (2).
     """
     iterations = validate.integer(iterations=iterations, at_least=1)
     size = validate.integer(batch_size=batch_size, at_least=1, at_most=graph.num_examples)

@@ -22,18 +22,24 @@ class AttributionGraph:
     """Examples and the users that each is attributed to: papers and their authors, messages and their members.
 
     - Examples and users are numbered from 0. Every example has at least one user, and no edge occurs twice.
-    - Create one with `from_edges`, `from_lists` or `from_sparse`. The constructor does not check its arrays:
-      the `users` of all examples, one example after the other, with the `offsets` at which each starts, the number
-      `num_users`, and the ids in a file, `example_ids` and `user_ids`.
+    - Create one with `from_edges`, `from_lists` or `from_sparse`. The constructor does not check its arrays.
     - Immutable: arrays are read-only.
 
-    >>> graph = AttributionGraph.from_lists([[0, 1], [1], [2]])
-    >>> graph
-    AttributionGraph(3 examples, 3 users, 4 edges)
-    >>> graph.examples_per_user
-    array([1, 2, 1])
-    >>> graph.neighbourhood_sizes
-    array([2, 2, 1])
+    Args:
+        offsets: Where the users of each example begin in `users`, and the size of `users` at the end.
+        users: The users of all examples, one example after the other, in increasing order within each.
+        num_users: The number of users.
+        example_ids: What a file calls the examples, if the graph came from one.
+        user_ids: What a file calls the users, if the graph came from one.
+
+    Examples:
+        >>> graph = AttributionGraph.from_lists([[0, 1], [1], [2]])
+        >>> graph
+        AttributionGraph(3 examples, 3 users, 4 edges)
+        >>> graph.examples_per_user
+        array([1, 2, 1])
+        >>> graph.neighbourhood_sizes
+        array([2, 2, 1])
     """
 
     def __init__(
@@ -58,7 +64,11 @@ class AttributionGraph:
                 array.flags.writeable = False
 
     def check_user_bound(self, user_bound: int) -> None:
-        """Refuse a graph in which a user has more than `user_bound` examples."""
+        """Refuse a graph in which a user has too many examples.
+
+        Args:
+            user_bound: The most examples that a user may have.
+        """
         if self.largest_degree > user_bound:
             raise ValueError(
                 f"user_bound is {user_bound}, but user {int(self.examples_per_user.argmax())} has "
@@ -88,20 +98,26 @@ class AttributionGraph:
     ) -> "AttributionGraph":
         """Return the graph of an edge list: two arrays of indices, one array of two columns, or a file.
 
-        - A file is .csv or .parquet and has the columns `example` and `user`; otherwise its first two columns are used.
-          Its ids are non-negative integers or text, and are kept as `example_ids` and `user_ids`. A .csv file of text
-          must name these columns, unless its first row has a number: other names could be an edge.
-        - Arrays `examples` and `users` hold indices: every index below `num_examples` must have an edge, and users are
-          below `num_users`. By default, both numbers are inferred.
+        A file is .csv or .parquet and has the columns `example` and `user`; otherwise its first two columns are used.
+        Its ids are non-negative integers or text, and are kept as `example_ids` and `user_ids`. A .csv file of text
+        must name these columns, unless its first row has a number: other names could be an edge.
 
-        >>> AttributionGraph.from_edges([0, 0, 1], [5, 6, 6])
-        AttributionGraph(2 examples, 7 users, 3 edges)
-        >>> AttributionGraph.from_edges([0, 2], [5, 6])
-        Traceback (most recent call last):
-        ValueError: Example 1 has no user, but every example must belong to at least one.
-        >>> AttributionGraph.from_edges([0, 1, 0], [5, 6, 5])
-        Traceback (most recent call last):
-        ValueError: Row 2 repeats the edge of example 0 and user 5, but every edge must be given once.
+        Args:
+            examples: The example of each edge as an index, an array with the examples and users of the edges in two
+                columns, or the path of a file.
+            users: The user of each edge as an index, if `examples` are the examples alone.
+            num_examples: The number of examples: every index below it must have an edge. By default it is inferred.
+            num_users: The number of users: every user is below it. By default it is inferred.
+
+        Examples:
+            >>> AttributionGraph.from_edges([0, 0, 1], [5, 6, 6])
+            AttributionGraph(2 examples, 7 users, 3 edges)
+            >>> AttributionGraph.from_edges([0, 2], [5, 6])
+            Traceback (most recent call last):
+            ValueError: Example 1 has no user, but every example must belong to at least one.
+            >>> AttributionGraph.from_edges([0, 1, 0], [5, 6, 5])
+            Traceback (most recent call last):
+            ValueError: Row 2 repeats the edge of example 0 and user 5, but every edge must be given once.
         """
         if isinstance(examples, str | os.PathLike):
             if users is not None or num_examples is not None or num_users is not None:
@@ -134,13 +150,16 @@ class AttributionGraph:
 
     @classmethod
     def from_lists(cls, lists: Iterable[Sequence[int]], *, num_users: int | None = None) -> "AttributionGraph":
-        """Return the graph in which the k-th example belongs to the users in the k-th of the `lists`.
+        """Return the graph in which the k-th example belongs to the users in the k-th list.
 
-        `num_users` is one more than the largest user by default.
+        Args:
+            lists: The users of each example.
+            num_users: The number of users. By default it is one more than the largest user.
 
-        >>> AttributionGraph.from_lists([[0, 1], []])
-        Traceback (most recent call last):
-        ValueError: Example 1 has no user, but every example must belong to at least one.
+        Examples:
+            >>> AttributionGraph.from_lists([[0, 1], []])
+            Traceback (most recent call last):
+            ValueError: Example 1 has no user, but every example must belong to at least one.
         """
         lists = list(lists)
         lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
@@ -150,11 +169,15 @@ class AttributionGraph:
 
     @classmethod
     def from_sparse(cls, matrix: Any) -> "AttributionGraph":
-        """Return the graph of a SciPy sparse matrix, examples x users, with a one for each edge.
+        """Return the graph of a SciPy sparse matrix.
 
-        >>> from scipy.sparse import csr_array
-        >>> AttributionGraph.from_sparse(csr_array([[1, 1, 0], [0, 1, 0]]))
-        AttributionGraph(2 examples, 3 users, 3 edges)
+        Args:
+            matrix: The matrix, examples x users, with a one for each edge.
+
+        Examples:
+            >>> from scipy.sparse import csr_array
+            >>> AttributionGraph.from_sparse(csr_array([[1, 1, 0], [0, 1, 0]]))
+            AttributionGraph(2 examples, 3 users, 3 edges)
         """
         if not hasattr(matrix, "tocoo") or len(matrix.shape) != 2:
             raise ValueError(f"matrix is a {type(matrix).__name__}, but it must be a SciPy sparse matrix.")
@@ -221,7 +244,11 @@ class AttributionGraph:
         return self.users.size
 
     def users_of(self, example: int) -> NDArray[np.int32]:
-        """Return the users of an example."""
+        """Return the users of an example.
+
+        Args:
+            example: The index of the example.
+        """
         return self.users[self.offsets[example] : self.offsets[example + 1]]
 
     @cached_property
@@ -266,10 +293,14 @@ class AttributionGraph:
         return digest.hexdigest()
 
     def take(self, examples: ArrayLike) -> "AttributionGraph":
-        """Return the graph of these examples, in this order and with repetitions, with the same users.
+        """Return the graph of some of the examples, with the same users.
 
-        >>> AttributionGraph.from_lists([[0, 1], [1], [2]]).take([2, 0, 0])
-        AttributionGraph(3 examples, 3 users, 5 edges)
+        Args:
+            examples: The indices of the examples, in the order of the new graph and with repetitions.
+
+        Examples:
+            >>> AttributionGraph.from_lists([[0, 1], [1], [2]]).take([2, 0, 0])
+            AttributionGraph(3 examples, 3 users, 5 edges)
         """
         chosen = whole_numbers(examples=examples)
         if chosen.size == 0:

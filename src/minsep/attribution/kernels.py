@@ -70,8 +70,11 @@ def keep_in_order_with_neighbours(  # type: ignore[no-untyped-def]  # pragma: no
 ):
     """Like `keep_in_order`, but no kept copy may share users with more than `most` copies, including itself.
 
-    Copies are numbered as they are kept, `copies` of them already. `newest[user]` is the user's last node; a node
-    holds a copy and the user's node before it. Return the numbers of kept examples, copies and nodes.
+    Copies are numbered as they are kept. Return the numbers of kept examples, copies and nodes.
+
+    Args:
+        newest: The last node of each user. A node holds a copy and the user's node before it.
+        copies: The number of copies that were kept already.
     """
     count = 0
     neighbours = np.empty(max(most, 1), dtype=np.int64)

@@ -28,14 +28,24 @@ _SEED = 0
 
 @dataclass(frozen=True)
 class Cell:
-    """The best candidate of each scheme at one epsilon and one epoch length."""
+    """The best candidate of each scheme at one epsilon and one epoch length.
+
+    Attributes:
+        epsilon: The epsilon of the budget.
+        epoch: The epoch length: the number of examples over the batch size.
+        best: The best candidate of each scheme, by the kind of the scheme.
+    """
 
     epsilon: float
     epoch: int
     best: dict[str, Candidate]
 
     def ratio(self, other: str) -> float:
-        """Return the mean squared error of b-min-sep over that of another scheme: below 1 is better."""
+        """Return the mean squared error of b-min-sep over that of another scheme: below 1 is better.
+
+        Args:
+            other: The kind of the other scheme.
+        """
         return (error_of(self.best[PROPOSED]) / error_of(self.best[other])) ** 2
 
 
@@ -43,8 +53,14 @@ class Cell:
 class Comparison:
     """Mean squared errors of three schemes over epsilon and epoch length, by estimates or by the paper's verifier.
 
-    - `iterations`, `delta`, `max_bands`, `epsilons`, `epochs` and `verified` are what `compare` was given.
-    - `cells` are the best designs, one cell for each epoch length and epsilon.
+    Attributes:
+        iterations: The number of steps that `compare` was given.
+        delta: The delta that `compare` was given.
+        max_bands: The most bands that `compare` was given.
+        epsilons: The epsilons that `compare` was given.
+        epochs: The epoch lengths that `compare` was given.
+        cells: The best designs, one cell for each epoch length and epsilon.
+        verified: Whether the designs were calibrated by the paper's verifier.
     """
 
     iterations: int
@@ -56,7 +72,11 @@ class Comparison:
     verified: bool = False
 
     def ratios(self, other: str) -> list[list[float]]:
-        """Return a row for each epoch length, with the ratio to another scheme for each epsilon."""
+        """Return a row for each epoch length, with the ratio to another scheme for each epsilon.
+
+        Args:
+            other: The kind of the other scheme, "cyclic-poisson" or "balls-in-bins".
+        """
         by_place = {(cell.epoch, cell.epsilon): cell for cell in self.cells}
         return [[by_place[epoch, epsilon].ratio(other) for epsilon in self.epsilons] for epoch in self.epochs]
 
@@ -77,20 +97,28 @@ def compare(
 
     The defaults are the setting of the paper. Numbers are estimates, not guarantees.
 
-    - `iterations` is the number of steps, and `delta` goes with each of the `epsilons`.
-    - `epochs` are epoch lengths: the number of examples over the batch size. b-min-sep takes its best separation up to
-      and including the epoch, where it is balls-in-bins. So its ratio to that is at most 1.
-    - `max_bands` is the most bands that are tried.
-    - `verified` calibrates as the paper did: the noise of the best candidates of a scheme is the least power of 1.01
-      that the paper's verifier passes, which compares an average of samples with half of delta. So a scheme that needs
-      samples pays for its verification, and cyclic Poisson does not.
-    - `compute` says where samples are drawn, and does not change the result; `progress` is told how far it is.
-    - `journal`, if given, is a file that holds what was drawn so far. The same call goes on from there, after a crash
-      and with any `compute`, and ends in the identical comparison.
+    Args:
+        iterations: The number of steps.
+        delta: The delta that goes with each epsilon.
+        epsilons: The epsilons of the budgets.
+        epochs: Epoch lengths: the number of examples over the batch size. b-min-sep takes its best separation up to and
+            including the epoch, where it is balls-in-bins. So its ratio to that is at most 1.
+        max_bands: The most bands that are tried.
+        verified: Whether to calibrate as the paper did: the noise of the best candidates of a scheme is the lowest
+            power of 1.01 that the paper's verifier passes, which compares an average of samples with half of delta. So
+            a scheme that needs samples pays for its verification, and cyclic Poisson does not.
+        compute: Where samples are drawn. It does not change the result.
+        journal: A file that holds what was drawn so far. The same call continues from there, after a crash and with any
+            `compute`, and ends in the identical comparison.
+        progress: A function that is called with how far the comparison is.
 
-    >>> found = compare(64, epsilons=[2.0], epochs=[32], max_bands=4)
-    >>> [[round(ratio, 1) for ratio in row] for row in found.ratios("cyclic-poisson")]
-    [[0.7]]
+    Returns:
+        The best designs of each scheme, for each epoch length and epsilon.
+
+    Examples:
+        >>> found = compare(64, epsilons=[2.0], epochs=[32], max_bands=4)
+        >>> [[round(ratio, 1) for ratio in row] for row in found.ratios("cyclic-poisson")]
+        [[0.7]]
     """
     epsilons, epochs = tuple(epsilons), tuple(epochs)
     validate.all_of(
@@ -141,7 +169,7 @@ def _cell(request: Request, verified: bool, run: Call) -> Cell:
 
 
 def verified_candidate(candidate: Candidate, request: Request, search: Search, compute: Compute) -> Candidate:
-    """Return a candidate with the least power of 1.01 as its noise that the verifier of the paper passes.
+    """Return a candidate with the lowest power of 1.01 as its noise that the verifier of the paper passes.
 
     That verifier compares the average of plain samples with half of delta. Exact curves need no verifier.
     """

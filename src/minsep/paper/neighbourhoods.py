@@ -10,10 +10,13 @@ def neighbourhood_rule(sampling_prob: float, min_sep: int) -> int:
 
     Roughly, an example with a larger neighbourhood prevents more participations than it adds.
 
-    - `sampling_prob` is p, the probability that an example is sampled, and `min_sep` is b.
+    Args:
+        sampling_prob: The probability p that an example is sampled.
+        min_sep: The separation b.
 
-    >>> neighbourhood_rule(sampling_prob=0.004, min_sep=32)
-    7
+    Examples:
+        >>> neighbourhood_rule(sampling_prob=0.004, min_sep=32)
+        7
     """
     prob = validate.real(sampling_prob=sampling_prob, above=0, at_most=1)
     separation = validate.integer(min_sep=min_sep, at_least=1)

@@ -52,15 +52,24 @@ def certify(
     accounted for by the paper's recursions. Mechanisms with an exact curve need no samples. `minsep.verify` checks the
     certificate.
 
-    - `mechanism` is what is tested, at `epsilon` and `delta`.
-    - `attempts`, `seed`, `model_size`, `compute`, `journal` and `progress` are those of `minsep.certify`.
+    Args:
+        mechanism: The mechanism that is tested.
+        epsilon: The budget's epsilon.
+        delta: The budget's delta.
+        attempts: As for `minsep.certify`.
+        seed: As for `minsep.certify`.
+        model_size: As for `minsep.certify`.
+        compute: As for `minsep.certify`.
+        journal: As for `minsep.certify`.
+        progress: As for `minsep.certify`.
 
-    >>> import minsep
-    >>> strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=2)
-    >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.05, min_sep=4), noise_multiplier=1.0)
-    >>> certificate = certify(mechanism, epsilon=2.0, delta=0.05)
-    >>> certificate.passed, certificate.test
-    (True, 'fixed')
+    Examples:
+        >>> import minsep
+        >>> strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=2)
+        >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.05, min_sep=4), noise_multiplier=1.0)
+        >>> certificate = certify(mechanism, epsilon=2.0, delta=0.05)
+        >>> certificate.passed, certificate.test
+        (True, 'fixed')
     """
     budget = Budget(epsilon, delta)
     promise = Promise.of(mechanism.strategy, budget, model_size)
@@ -97,17 +106,28 @@ def calibrate(
     itself: the paper's theorem needs no sharing, which saves about a sixth of the samples. A design with an exact curve
     needs no verifier, so its answer is that of `minsep.calibrate`.
 
-    - `design` is what is calibrated, at `epsilon` and `delta`.
-    - `seed`, `model_size`, `compute`, `journal` and `progress` are those of `minsep.calibrate`.
+    Args:
+        design: The design that is calibrated.
+        epsilon: The budget's epsilon.
+        delta: The budget's delta.
+        seed: As for `minsep.calibrate`.
+        model_size: As for `minsep.calibrate`.
+        compute: As for `minsep.calibrate`.
+        journal: As for `minsep.calibrate`.
+        progress: As for `minsep.calibrate`.
 
-    >>> import minsep
-    >>> strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=2)
-    >>> design = minsep.Design(strategy, minsep.MinSep(rate=0.05, min_sep=4))
-    >>> best = calibrate(design, epsilon=2.0, delta=0.05, seed=0)
-    >>> best.certificate.passed, best.certificate.test
-    (True, 'fixed')
-    >>> 0.5 < best.mechanism.noise_multiplier < 0.6
-    True
+    Returns:
+        The mechanism, its certificate, and the rungs that were tested.
+
+    Examples:
+        >>> import minsep
+        >>> strategy = minsep.BandedToeplitz.optimal(iterations=20, bands=2)
+        >>> design = minsep.Design(strategy, minsep.MinSep(rate=0.05, min_sep=4))
+        >>> best = calibrate(design, epsilon=2.0, delta=0.05, seed=0)
+        >>> best.certificate.passed, best.certificate.test
+        (True, 'fixed')
+        >>> 0.5 < best.mechanism.noise_multiplier < 0.6
+        True
     """
     if has_exact_curve(design) or not has_pair(design):
         return accounting.calibrate(

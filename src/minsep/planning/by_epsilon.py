@@ -14,9 +14,11 @@ def at_epsilons(
 ) -> Iterator[tuple[float, Candidate]]:
     """Yield each epsilon with a candidate and the noise that it needs there, as far as that is known.
 
-    - `request` is what is planned for, at one epsilon; `mechanisms` are candidates for it, and keep their strategies.
-    - `epsilons` are the budgets, each with the delta of the request.
-    - `compute` says where samples are drawn, and does not change the result.
+    Args:
+        request: What is planned for, at one epsilon.
+        mechanisms: Candidates for the request. They keep their strategies.
+        epsilons: The epsilons of the budgets, each with the delta of the request.
+        compute: Where samples are drawn. It does not change the result.
 
     >>> request = Request(num_examples=2000, batch_size=100, iterations=100, epsilon=2.0, delta=1e-3)
     >>> dp_sgd = Candidate("poisson", bands=1, min_sep=1)

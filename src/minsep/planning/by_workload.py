@@ -21,8 +21,11 @@ WORKLOADS = (
 class Ranking:
     """The best of a plan's candidates by one workload, and the plan's own mechanism beside it.
 
-    - `workload` is what they are ranked by, and `best` the candidate with the least error.
-    - `error` is the error of the best, and `plan_error` that of the mechanism of the plan.
+    Attributes:
+        workload: The workload that the candidates are ranked by.
+        best: The candidate with the lowest error.
+        error: The error of the best candidate.
+        plan_error: The error of the mechanism of the plan.
     """
 
     workload: Workload
@@ -42,13 +45,17 @@ def rankings(plan: Plan, workloads: Sequence[Workload] = WORKLOADS) -> list[Rank
     """Rank the candidates of a plan by several workloads.
 
     Args:
-        plan: The plan: its candidates are taken with the noise and the strategies that it found.
-        workloads: What to rank by.
+        plan: The plan. Its candidates are taken with the noise and the strategies that it found.
+        workloads: The workloads to rank by.
 
-    >>> import minsep
-    >>> plan = minsep.plan(2000, 100, 100, 2.0, 1e-3, max_bands=4, schemes=["poisson", "cyclic-poisson"], seed=0)
-    >>> [ranking.best.bands for ranking in minsep.rankings(plan, [minsep.Workload(), minsep.Workload(horizon=1)])]
-    [4, 1]
+    Returns:
+        One ranking for each workload.
+
+    Examples:
+        >>> import minsep
+        >>> plan = minsep.plan(2000, 100, 100, 2.0, 1e-3, max_bands=4, schemes=["poisson", "cyclic-poisson"], seed=0)
+        >>> [ranking.best.bands for ranking in minsep.rankings(plan, [minsep.Workload(), minsep.Workload(horizon=1)])]
+        [4, 1]
     """
     request, mechanism = plan.request, plan.mechanism
     tried = {one: one.strategy(request) for one in plan.table if one.noise_multiplier is not None}

@@ -18,11 +18,16 @@ _PREFIX_SUMS = Workload()
 class Candidate:
     """One mechanism that was tried, or the reason why it was not.
 
-    - `scheme` is the kind of its scheme, `min_sep` the separation and `bands` the size of its strategy.
-    - `shrink` is a factor on the coefficients below the diagonal of the strategy: 1 for the paper's choice.
-    - `noise_multiplier` is what it needs, and `error` the root mean squared error of the workload, for clip norm 1.
-    - `exact` says whether the noise multiplier is computed, and not estimated.
-    - `skipped` is the reason why it was not tried; `cut` says whether that is the cut of large batches.
+    Attributes:
+        scheme: The kind of its scheme.
+        bands: The number of bands of its strategy.
+        min_sep: Its separation.
+        shrink: A factor on the coefficients below the diagonal of the strategy: 1 for the paper's choice.
+        noise_multiplier: The noise multiplier that it needs.
+        error: The root mean squared error of the workload, for clip norm 1.
+        exact: Whether the noise multiplier is computed, and not estimated.
+        skipped: The reason why it was not tried.
+        cut: Whether that reason is the truncation of large batches.
     """
 
     scheme: str

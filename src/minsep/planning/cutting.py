@@ -10,9 +10,9 @@ _SMALL_SHARE = 0.05  # of delta
 
 
 def reason_not_to_cut(candidate: Candidate, request: Request) -> str:
-    """Return why a candidate cannot be proven with its batches cut, or nothing.
+    """Return why a candidate cannot be proven with its batches truncated, or nothing.
 
-    Exact curves know of the cut; elsewhere what it adds to delta must be less than delta.
+    Exact curves account for truncation. Elsewhere what it adds to delta must be less than delta.
     """
     design = candidate.design(request)
     if design.truncation is None or has_exact_curve(design):
@@ -24,7 +24,7 @@ def reason_not_to_cut(candidate: Candidate, request: Request) -> str:
 
 
 def size_that_suffices(candidate: Candidate, request: Request) -> int:
-    """Return the smallest cut at which what it adds to delta is a small share of it.
+    """Return the smallest size at which truncation adds only a small share of delta.
 
     >>> request = Request(1000, 50, 60, 4.0, 1e-3, max_batch_size=60)
     >>> size_that_suffices(Candidate("min-sep", bands=8, min_sep=16), request)

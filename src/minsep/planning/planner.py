@@ -5,10 +5,12 @@ import os
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import wraps
+from textwrap import fill
 from typing import ParamSpec
 
 from minsep.accounting import Certificate, not_certified
 from minsep.core.progress import Listener
+from minsep.core.question import Question
 from minsep.engine import LOCAL, Compute
 from minsep.journal import Call, begin
 from minsep.mechanism import Mechanism
@@ -25,15 +27,19 @@ _CANDIDATES_TUNED = 2
 class Plan:
     """The best mechanism for a task, its certificate, and everything that was tried on the way.
 
-    - `request` is what was planned for, `chosen` the candidate that was chosen, and `mechanism` what to run.
-    - `certificate` proves the mechanism; that of a plan by estimates alone was refused without a test.
-    - `table` is all candidates, the best first; those that were skipped last.
-    - `seed` repeats the plan.
-    - `fallback` says why the mechanism is another one than the best that was tried; it is empty if it is not.
-    - `ties` are candidates whose errors the estimates cannot tell from that of the chosen one.
-    - `estimated` says that nothing was tested.
-    - `wider` is an estimate of the plan with batches cut at a larger size, where better mechanisms were left out at the
-      one requested; elsewhere it is None.
+    Attributes:
+        request: What was planned for.
+        chosen: The candidate that was chosen.
+        mechanism: The mechanism to run.
+        certificate: The proof of the mechanism. The certificate of a plan by estimates alone was refused without a
+            test.
+        table: All candidates, the best first and those that were skipped last.
+        seed: The seed that repeats the plan.
+        fallback: Why the mechanism is another one than the best that was tried. It is empty if it is not.
+        ties: Candidates whose errors the estimates cannot tell from the error of the chosen one.
+        wider: An estimate of the plan with batches truncated to a larger size, where better mechanisms were left out at
+            the requested size. Elsewhere it is None.
+        estimated: Whether nothing was tested.
     """
 
     request: Request
@@ -120,10 +126,17 @@ def make_plan(
     progress: Listener | None = None,
     found: Callable[[Candidate], None] | None = None,
 ) -> Plan:
-    """Find the mechanism of least error for a request, and certify it: `minsep.plan` with its numbers in one value.
+    """Find the mechanism with the lowest error for a request, and certify it.
 
-    - `request` is the task, the budget and what is tried.
-    - `seed`, `compute`, `journal`, `progress` and `found` are those of `minsep.plan`.
+    This is `minsep.plan` with its numbers in one value.
+
+    Args:
+        request: The task, the budget and what is tried.
+        seed: As for `minsep.plan`.
+        compute: As for `minsep.plan`.
+        journal: As for `minsep.plan`.
+        progress: As for `minsep.plan`.
+        found: As for `minsep.plan`.
     """
 
     def planned(run: Call, request: Request, told: Callable[[Candidate], None] | None) -> Plan:
@@ -175,8 +188,8 @@ def _taking(
         def of_fields(*values: Parameters.args, **named: Parameters.kwargs) -> Plan:
             return function(arguments(*values, **named))
 
-        asked = (f"    - `{name}`: {one.help}" for name, one in questions().items() if name not in WORKLOAD)
-        of_fields.__doc__ = "\n".join([(function.__doc__ or "").rstrip(), "", *asked, ""])
+        entries = (_entry(name, one) for name, one in questions().items() if name not in WORKLOAD)
+        of_fields.__doc__ = inspect.cleandoc(function.__doc__ or "").replace("Args:", "\n".join(["Args:", *entries]))
         signature = inspect.signature(arguments).replace(return_annotation=Plan)
         of_fields.__signature__ = signature  # type: ignore[attr-defined]
         return of_fields
@@ -184,37 +197,48 @@ def _taking(
     return decorate
 
 
+def _entry(name: str, question: Question) -> str:
+    """Return the entry of a question in the section of parameters of a docstring."""
+    return fill(f"{name}: {question.help}", 116, initial_indent=" " * 4, subsequent_indent=" " * 8)
+
+
 @_taking(_Arguments)
 def plan(arguments: _Arguments) -> Plan:
-    """Find the mechanism of least error for a task at (epsilon, delta), and certify it.
+    """Find the mechanism with the lowest error for a task at (epsilon, delta), and certify it.
 
-    - Tried are DP-SGD with Poisson sampling and with random allocation, cyclic Poisson, balls-in-bins and b-min-sep,
-      with 1, 2, 4, ... bands and separations from the bands up to an epoch.
-    - They are ranked by the root mean squared error of the `workload` at the noise that each needs, as estimated:
-      prefix sums, unless it says what the optimiser does. Strategies are optimal for it; the best of them are then
-      tuned to the sampling, and the winner is calibrated with a certificate.
+    - The planner tries DP-SGD with Poisson sampling and with random allocation, cyclic Poisson, balls-in-bins and
+      b-min-sep, with 1, 2, 4, ... bands and separations from the bands up to an epoch.
+    - It ranks them by the root mean squared error of the workload at the noise that each needs, as estimated.
+      Strategies are optimal for the workload. The best of them are then tuned to the sampling, and the winner is
+      calibrated with a certificate.
     - The outcome is never worse than the best baseline with an exact proof.
-    - Where truncating batches costs too much of delta, the plan with a larger size is beside the one requested, as
-      `wider`.
-    - `graph`, if given, says who the users of each example are. Where no example has several, b-min-sep in which a
-      user's examples block each other is tried beside b-min-sep of independent examples: both are proven.
-      `minsep.plan_users` tries several bounds on the examples of a user.
-    - `attempts` is how many plans are made at most, of which one is run: they share the chance of an error.
-    - `seed` makes the certificate reproducible; by default it comes from the system's entropy, and is recorded. The
-      choice of the mechanism does not depend on it.
-    - `compute` says where samples are drawn, and does not change the result; `progress` is told how far it is, and
-      `found` each candidate when its noise is known, and again when it is known better.
-    - `journal`, if given, is a file that holds what was drawn and decided so far. The same call goes on from there,
-      after a crash and with any `compute`, and ends in the identical plan.
+    - Where truncating batches costs too much of delta, `wider` of the plan is an estimate of the plan with a larger
+      size.
 
-    >>> import minsep
-    >>> best = minsep.plan(2000, 100, 100, epsilon=2.0, delta=1e-3, max_bands=4, tune=False, seed=0)
-    >>> best.chosen.name
-    'b-min-sep, b = 8, 4 bands'
-    >>> best.certificate.passed
-    True
+    Args:
+        workload: What the optimiser makes of the noise. By default the error is that of prefix sums.
+        graph: Who the users of each example are, if that is known. Where no example has several users, b-min-sep in
+            which a user's examples block each other is tried beside b-min-sep of independent examples: both are proven.
+            `minsep.plan_users` tries several bounds on the examples of a user.
+        attempts: The most plans that are made, of which one is run. They share the chance of an error.
+        seed: A number that makes the certificate reproducible. By default it comes from the system's entropy, and is
+            recorded. The choice of the mechanism does not depend on it.
+        compute: Where samples are drawn. It does not change the result.
+        journal: A file that holds what was drawn and decided so far. The same call continues from there, after a crash
+            and with any `compute`, and ends in the identical plan.
+        progress: A function that is called with how far the plan is.
+        found: A function that is called with each candidate when its noise is known, and again when it is known better.
 
-    The other parameters are the fields of `minsep.planning.Request`:
+    Returns:
+        The mechanism, its certificate, and all candidates that were tried.
+
+    Examples:
+        >>> import minsep
+        >>> best = minsep.plan(2000, 100, 100, epsilon=2.0, delta=1e-3, max_bands=4, tune=False, seed=0)
+        >>> best.chosen.name
+        'b-min-sep, b = 8, 4 bands'
+        >>> best.certificate.passed
+        True
     """
     return make_plan(
         arguments.request,

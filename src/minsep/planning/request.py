@@ -67,16 +67,21 @@ WORKLOAD: Mapping[str, Question] = {
 class Request:
     """A task, a budget, and what is tried for them. Everything is checked, and all problems are reported together.
 
-    What a field means, and which values it may have, is said once, in its question. `graph` says who the users of each
-    example are, `workload` what the optimiser makes of the noise, and `attempts` how many plans are made at most, of
-    which one is run: they share the chance of an error.
+    What any other field means, and which values it may have, is said once, in its question.
 
-    >>> Request(60_000, 512, 2000, epsilon=4.0, delta=1e-5).sizes.longest_separation
-    117
-    >>> Request(100, 200, 0, epsilon=4.0, delta=1e-5)
-    Traceback (most recent call last):
-    ValueError: batch_size is 200, but it must be a finite number above 0 and at most 100.
-    iterations is 0, but it must be an integer of at least 1.
+    Args:
+        workload: What the optimiser makes of the noise. By default the error is that of prefix sums.
+        schemes: How batches are sampled, as its question says.
+        graph: Who the users of each example are, if that is known.
+        attempts: The most plans that are made, of which one is run. They share the chance of an error.
+
+    Examples:
+        >>> Request(60_000, 512, 2000, epsilon=4.0, delta=1e-5).sizes.longest_separation
+        117
+        >>> Request(100, 200, 0, epsilon=4.0, delta=1e-5)
+        Traceback (most recent call last):
+        ValueError: batch_size is 200, but it must be a finite number above 0 and at most 100.
+        iterations is 0, but it must be an integer of at least 1.
     """
 
     num_examples: int = field(

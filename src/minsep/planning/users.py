@@ -16,7 +16,13 @@ from minsep.planning.request import Request
 
 @dataclass(frozen=True)
 class UserPlan:
-    """The plan for one bound on the examples of a user, and what that bound keeps."""
+    """The plan for one bound on the examples of a user, and what that bound keeps.
+
+    Attributes:
+        user_bound: The most examples of a user that are kept.
+        bounded: The examples that the bound keeps, and their graph.
+        plan: The plan for the examples that are kept.
+    """
 
     user_bound: int
     bounded: Bounded
@@ -37,9 +43,8 @@ class UserPlan:
 class UserPlans:
     """Plans for several bounds on the examples of a user.
 
-    Args:
-        plans: In the order of the bounds.
-        recommended: The one of least error for each example kept.
+    Attributes:
+        plans: The plans, in the order of the bounds.
     """
 
     plans: tuple[UserPlan, ...]
@@ -83,20 +88,33 @@ def plan_users(
 ) -> UserPlans:
     """Plan a training run that protects users, for several bounds on how many examples of a user are kept.
 
-    - `graph` says which examples belong to which users. Its contributions are bounded by `bound_contributions`, with
-      `duplicates` if they may be kept more than once.
-    - `batch_size`, `iterations`, `epsilon` and `delta` are those of `plan`; the number of examples is what is kept.
-    - `user_bounds` are the bounds to plan for. With a bound of 1 the privacy of an example is that of its users.
-    - `seed`, `compute`, `journal` and `progress` are those of `plan`; all plans have one seed and one journal.
-    - `options` are other parameters of `plan`, such as `max_bands`, `schemes` or `model_size`.
+    The number of examples of each plan is the number that its bound keeps. All plans have one seed and one journal.
 
-    >>> import minsep
-    >>> graph = minsep.AttributionGraph.from_lists([[k // 2, 1000 + k // 3] for k in range(2000)])
-    >>> found = minsep.plan_users(
-    ...     graph, 20, 20, epsilon=4.0, delta=1e-2, user_bounds=[1, 2], schemes=["poisson"], seed=0
-    ... )
-    >>> found.recommended.user_bound, found.recommended.examples_kept, found.recommended.plan.certificate.passed
-    (2, 1334, True)
+    Args:
+        graph: Which examples belong to which users. Its contributions are bounded by `bound_contributions`.
+        batch_size: As for `plan`.
+        iterations: As for `plan`.
+        epsilon: As for `plan`.
+        delta: As for `plan`.
+        user_bounds: The bounds to plan for. With a bound of 1 the privacy of an example is the privacy of its users.
+        duplicates: Whether an example may be kept more than once, as for `bound_contributions`.
+        seed: As for `plan`.
+        compute: As for `plan`.
+        journal: As for `plan`.
+        progress: As for `plan`.
+        **options: Other parameters of `plan`, such as `max_bands`, `schemes` or `model_size`.
+
+    Returns:
+        One plan for each bound, and which of them is recommended.
+
+    Examples:
+        >>> import minsep
+        >>> graph = minsep.AttributionGraph.from_lists([[k // 2, 1000 + k // 3] for k in range(2000)])
+        >>> found = minsep.plan_users(
+        ...     graph, 20, 20, epsilon=4.0, delta=1e-2, user_bounds=[1, 2], schemes=["poisson"], seed=0
+        ... )
+        >>> found.recommended.user_bound, found.recommended.examples_kept, found.recommended.plan.certificate.passed
+        (2, 1334, True)
     """
     bounds = tuple(validate.integer(user_bounds=bound, at_least=1) for bound in user_bounds)
     if not bounds or len(set(bounds)) < len(bounds):

@@ -29,15 +29,17 @@ def accept_certificate(
 ) -> Accepted:
     """Return a certificate as one that may be relied on.
 
-    - `certificate` is the certificate, or the file that holds it. One that did not pass is refused.
-    - `verify` draws its samples again and refuses a certificate that does not hold.
-    - `accept_assumption` accepts one that rests on something that is not proven.
+    Args:
+        certificate: The certificate, or the file that holds it. One that did not pass is refused.
+        verify: Whether to draw its samples again, and to refuse a certificate that does not hold.
+        accept_assumption: Whether to accept a certificate that rests on something that is not proven.
 
-    >>> import minsep
-    >>> identity = minsep.BandedToeplitz.identity(iterations=100)
-    >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.02), noise_multiplier=1.0)
-    >>> accept_certificate(minsep.certify(mechanism, epsilon=2.0, delta=1e-3)).mechanism == mechanism
-    True
+    Examples:
+        >>> import minsep
+        >>> identity = minsep.BandedToeplitz.identity(iterations=100)
+        >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.02), noise_multiplier=1.0)
+        >>> accept_certificate(minsep.certify(mechanism, epsilon=2.0, delta=1e-3)).mechanism == mechanism
+        True
     """
     if not isinstance(certificate, Certificate):
         certificate = _read(certificate)

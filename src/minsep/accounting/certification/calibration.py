@@ -51,7 +51,13 @@ _SHARE_OF_EXACT_NOISE = 0.8  # of the noise that the deterministic proof needs
 
 @dataclass(frozen=True)
 class Rung:
-    """One step of the ladder: a noise multiplier, and whether it passed."""
+    """One step of the ladder: a noise multiplier, and whether it passed.
+
+    Attributes:
+        noise_multiplier: The noise multiplier that was tested.
+        passed: Whether it passed.
+        samples: The number of samples that its test drew.
+    """
 
     noise_multiplier: float
     passed: bool
@@ -62,9 +68,13 @@ class Rung:
 class Calibration:
     """The mechanism with the smallest certified noise multiplier, its certificate, and how it was found.
 
-    - `epsilon` and `delta` are those of the whole procedure, the chance of a wrong certificate included.
-    - `rungs` are the noise multipliers that were tested.
-    - `fallback` says why the mechanism is another one than was requested; it is empty if it is not.
+    Attributes:
+        mechanism: The mechanism to run.
+        certificate: The certificate of the mechanism.
+        epsilon: The epsilon of the whole procedure.
+        delta: The delta of the whole procedure, the chance of a wrong certificate included.
+        rungs: The noise multipliers that were tested.
+        fallback: Why the mechanism is another one than was requested. It is empty if it is not.
     """
 
     mechanism: Mechanism
@@ -98,20 +108,34 @@ def calibrate(
     estimated delta is the target upwards, in steps of about 0.5 %, is tested from the lowest rung on that should not
     take long. Where no rung passes, the answer is another mechanism with an exact proof, and `fallback` says so.
 
-    - `strategy`, `scheme` and `truncation` are what is calibrated; a `Design` holds all three.
-    - `epsilon` and `delta` are the budget.
-    - `attempts` is how many calibrations there are at most, of which one is run: they share the chance of an error.
-    - `near` says where to look first.
-    - `seed`, `failure_probability`, `memory`, `model_size`, `compute` and `journal` are those of `certify`; `progress`
-      is told how far it is.
+    Args:
+        strategy: The matrix C that correlates the noise, or a `Design`, which holds the scheme and the truncation as
+            well.
+        scheme: How batches are sampled, such as `minsep.MinSep`.
+        epsilon: The budget's epsilon.
+        delta: The budget's delta.
+        truncation: How every batch is truncated to one size. By default no batch is truncated.
+        attempts: The most calibrations that are made, of which one is run. They share the chance of an error.
+        near: The noise multiplier to look at first.
+        seed: As for `certify`.
+        failure_probability: As for `certify`.
+        memory: As for `certify`.
+        model_size: As for `certify`.
+        compute: As for `certify`.
+        journal: As for `certify`.
+        progress: A function that is called with how far the calibration is.
 
-    >>> import minsep
-    >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
-    >>> best = calibrate(strategy, minsep.MinSep(rate=0.02, min_sep=10), epsilon=2.0, delta=1e-3, seed=0)
-    >>> best.certificate.passed
-    True
-    >>> 0.8 < best.mechanism.noise_multiplier < 0.9
-    True
+    Returns:
+        The mechanism, its certificate, and the rungs that were tested.
+
+    Examples:
+        >>> import minsep
+        >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
+        >>> best = calibrate(strategy, minsep.MinSep(rate=0.02, min_sep=10), epsilon=2.0, delta=1e-3, seed=0)
+        >>> best.certificate.passed
+        True
+        >>> 0.8 < best.mechanism.noise_multiplier < 0.9
+        True
     """
     design = _design(strategy, scheme, truncation)
     budget = Budget(validate.real(epsilon=epsilon, above=0), validate.real(delta=delta, above=0, below=1))

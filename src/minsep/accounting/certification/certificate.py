@@ -42,16 +42,28 @@ class ChangedCertificateError(ValueError):
 class Certificate:
     """The outcome of a test of one mechanism at one (epsilon, delta), with all that is needed to repeat it.
 
-    - `description` is the mechanism that was tested, at `epsilon` and `delta`, as plain data.
-    - `unit` is whose privacy it is, under the `adjacency` of datasets in which one unit's gradients are zero or not.
-    - `assumptions` is what is not proven; nothing for most schemes.
-    - `reserve` is the part of epsilon and delta that is kept for rounding in the run, and the number of released values
-      that it covers. The mechanism itself is tested at what is left.
-    - `level` and `failure_probability` are those of all tests together; `attempts` is how many mechanisms were tested
-      at most.
-    - `proofs` are one for each direction.
-    - `test`, `seed`, `max_samples` and `memory` are what the prover was given: they repeat its work.
-    - `date` and `versions` are information.
+    What the prover was given repeats its work: `test`, `seed`, `max_samples` and `memory`.
+
+    Attributes:
+        description: The mechanism that was tested, as plain data.
+        epsilon: The epsilon at which it was tested.
+        delta: The delta at which it was tested.
+        unit: Whose privacy it is.
+        adjacency: Which datasets are neighbours: those in which one unit's gradients are zero or not.
+        assumptions: What is not proven. It is empty for most schemes.
+        reserve: The part of epsilon and delta that is kept for rounding in the run, and the number of released values
+            that it covers. The mechanism itself is tested at what is left.
+        level: The delta that each direction is tested against.
+        failure_probability: A bound on the probability that any of the tests passes although it should not.
+        attempts: The most mechanisms that were tested.
+        proofs: One proof for each direction.
+        test: The kind of test that the prover was given.
+        seed: The seed that the prover was given.
+        max_samples: The limit on the samples of a test that the prover was given, if any.
+        memory: The most bytes of a table of a sampling distribution that the prover was given.
+        date: The day on which the work began, for information.
+        versions: The versions of the libraries, for information.
+        format: The number of the format of certificates.
     """
 
     description: Description
@@ -141,12 +153,20 @@ class Certificate:
         return json.dumps(content, indent=2, allow_nan=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the certificate to the file `path`, whole or not at all."""
+        """Write the certificate to a file, whole or not at all.
+
+        Args:
+            path: The path of the file.
+        """
         write_whole(path, (self.to_json() + "\n").encode())
 
     @classmethod
     def from_json(cls, text: str) -> "Certificate":
-        """Read a certificate from JSON `text`; whether it holds is for `verify` to say."""
+        """Read a certificate from JSON; whether it holds is for `verify` to say.
+
+        Args:
+            text: The text that `to_json` returned.
+        """
         try:
             content = json.loads(text, object_pairs_hook=_without_repetition)
         except (ValueError, RecursionError) as error:
@@ -180,7 +200,11 @@ class Certificate:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Certificate":
-        """Read a certificate from the file `path`."""
+        """Read a certificate from a file; whether it holds is for `verify` to say.
+
+        Args:
+            path: The path of the file that `save` wrote.
+        """
         with open(path, "rb") as file:
             content = file.read(_MOST_BYTES + 1)  # a device may have no end
         if len(content) > _MOST_BYTES:

@@ -38,32 +38,39 @@ def certify(
 ) -> Certificate:
     """Test whether a mechanism is (epsilon, delta)-DP, and return the certificate of the outcome.
 
-    Exact curves need no samples, down to deltas that their rounding allows. Otherwise samples come from the law of
-    least bound, and a test by betting stops as soon as it is sure, either way.
+    Exact curves need no samples, down to deltas that their rounding allows. Otherwise samples come from the
+    distribution with the lowest bound, and a test by betting stops as soon as it is sure, either way.
 
-    - `mechanism` is what is tested, at `epsilon` and `delta`.
-    - `attempts` is how many mechanisms are tested at most, of which one that passes is run: they share the chance.
-    - `seed` is where samples come from. By default it is drawn from the system's entropy, and recorded. A rejected
-      test may be continued (same seed, larger `max_samples`), never begun again with another seed.
-    - `failure_probability` (default: delta/100) is the chance that a mechanism passes that should not.
-    - `max_samples` ends a test. By default it ends as well when its wealth grows too slowly to get anywhere.
-    - `memory` is the most bytes of a table of a law.
-    - `model_size` is the number of trainable parameters. A small part of the budget is kept for rounding in a run that
-      releases so many values in each iteration; by default it is enough for 1e10 released values in all.
-    - `compute` says where samples are drawn, and does not change the result; `progress` is told how far it is.
-    - `journal`, if given, is a file that holds what was drawn so far. The same call goes on from there, after a crash
-      and with any `compute`, and ends in the identical certificate.
+    Args:
+        mechanism: The mechanism that is tested.
+        epsilon: The budget's epsilon.
+        delta: The budget's delta.
+        attempts: The most mechanisms that are tested, of which one that passes is run. They share the chance of an
+            error.
+        seed: The number that samples come from. By default it is drawn from the system's entropy, and recorded. A
+            rejected test may be continued (same seed, larger `max_samples`), never begun again with another seed.
+        failure_probability: The chance that a mechanism passes that should not. By default it is delta/100.
+        max_samples: The number of samples at which a test ends. By default a test ends when its wealth grows too slowly
+            to get anywhere.
+        memory: The most bytes of a table of a sampling distribution.
+        model_size: The number of trainable parameters. A small part of the budget is kept for rounding in a run that
+            releases so many values in each iteration. By default it is enough for 1e10 released values in all.
+        compute: Where samples are drawn. It does not change the result.
+        journal: A file that holds what was drawn so far. The same call continues from there, after a crash and with any
+            `compute`, and ends in the identical certificate.
+        progress: A function that is called with how far the test is.
 
-    >>> import minsep
-    >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
-    >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=1.2)
-    >>> certify(mechanism, epsilon=2.0, delta=1e-3).passed
-    True
-    >>> import os, tempfile
-    >>> journal = os.path.join(tempfile.mkdtemp(), "certify.journal")
-    >>> first, second = (certify(mechanism, 2.0, 1e-3, journal=journal) for _ in range(2))
-    >>> first.to_json() == second.to_json()
-    True
+    Examples:
+        >>> import minsep
+        >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
+        >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=1.2)
+        >>> certify(mechanism, epsilon=2.0, delta=1e-3).passed
+        True
+        >>> import os, tempfile
+        >>> journal = os.path.join(tempfile.mkdtemp(), "certify.journal")
+        >>> first, second = (certify(mechanism, 2.0, 1e-3, journal=journal) for _ in range(2))
+        >>> first.to_json() == second.to_json()
+        True
     """
     budget = Budget(epsilon, delta)
     promise = Promise.of(mechanism.strategy, budget, model_size)
@@ -97,7 +104,7 @@ def certify_by(
 
     Args:
         add_proof: A proof of `add` by the same prover, for the same design with no more noise.
-        expected: How many samples of `remove` should do, where that is known.
+        expected: The number of samples of `remove` that should suffice, where it is known.
     """
     verifier, budget = prover.verifier, promise.tested
     curve = exact_curve(mechanism, spacing_for(budget.epsilon))

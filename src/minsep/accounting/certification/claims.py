@@ -8,12 +8,15 @@ from minsep.accounting.reduction import Reduction
 
 @dataclass(frozen=True)
 class Claim:
-    """What must be shown for one direction: that delta at `epsilon` is at most `level`.
+    """What must be shown for one direction: that delta at an epsilon is at most a level.
 
-    - `epsilon` and `level` are those of the mechanism less what closed forms take off beforehand.
-    - `truncation_terms` is what cutting batches adds to delta.
-    - `truncation_rounds` is the number of cut batches that the bound on cuts allows for. It is None where nothing is
-      cut, or where the likelihood ratios account for the cuts.
+    Attributes:
+        direction: The direction, `remove` or `add`.
+        epsilon: The epsilon of the mechanism less what closed forms take off beforehand.
+        level: The level of the mechanism less what closed forms take off beforehand.
+        truncation_terms: What truncating batches adds to delta.
+        truncation_rounds: The number of truncated batches that the bound on truncation allows for. It is None where
+            nothing is truncated, or where the likelihood ratios account for truncation.
     """
 
     direction: Direction

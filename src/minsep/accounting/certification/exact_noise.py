@@ -25,10 +25,14 @@ def exact_mechanism(
     finest: float = _FINE_SPACING,
     guess: float = 1.0,
 ) -> Mechanism:
-    """Return the mechanism with the least noise multiplier that the exact curve of its design allows.
+    """Return the mechanism with the smallest noise multiplier that the exact curve of its design allows.
 
-    The noise multiplier has six significant digits, and is within a relative `tolerance` of at least 2e-5 above the
-    least. `finest` is the finest spacing of losses, and `guess` the first noise multiplier to try.
+    The noise multiplier has six significant digits.
+
+    Args:
+        tolerance: How far the noise multiplier may be above the smallest one, relative to it. It is at least 2e-5.
+        finest: The finest spacing of losses.
+        guess: The first noise multiplier to try.
 
     >>> import minsep
     >>> design = minsep.Design(minsep.BandedToeplitz.identity(iterations=25), minsep.Unamplified(1, 25))

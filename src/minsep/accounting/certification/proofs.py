@@ -148,10 +148,14 @@ class AverageOutcome(Outcome):
 class SampledProof(Proof):
     """A test of samples passed.
 
-    - `noise_multiplier` is that of the mechanism, or a smaller one: more noise is never less private.
-    - `law` is what was drawn from, `log_constant` its normaliser and `bound` the most that a value can be.
-    - `seed` is where the samples come from.
-    - `false_pass_probability` is the chance of this test to pass although it should not.
+    Attributes:
+        noise_multiplier: The noise multiplier of the mechanism, or a smaller one: more noise is never less private.
+        law: The distribution that was drawn from.
+        log_constant: The logarithm of the normaliser of the distribution.
+        bound: The most that a value can be.
+        seed: The number that the samples come from.
+        false_pass_probability: The chance of this test to pass although it should not.
+        outcome: What came out of the test.
     """
 
     noise_multiplier: float

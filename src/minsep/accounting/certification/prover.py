@@ -59,7 +59,10 @@ _OUTLOOK_SAMPLES, _FEWEST_POSITIVE = 2_000, 10  # samples that give an outlook
 class Outlook:
     """What a test by betting would be like, as far as a few samples of their own show.
 
-    - `copies` is the number of copies of its law, `bound` the bound on a value and `variance` that of one, in levels.
+    Attributes:
+        copies: The number of copies of the distribution that it would draw from.
+        bound: The bound on a value, in levels.
+        variance: The variance of a value, in levels.
     """
 
     copies: int
@@ -83,8 +86,12 @@ class _Sums:
 class Prover:
     """Proves single directions of mechanisms at one epsilon, by one test.
 
-    - `memory` is the most bytes of a table of a law.
-    - `compute` is where samples are drawn, and `progress` is told how far a test is.
+    Args:
+        epsilon: The epsilon of all proofs.
+        verifier: The test.
+        memory: The most bytes of a table of a sampling distribution.
+        compute: Where samples are drawn.
+        progress: A function that is called with how far a test is.
     """
 
     epsilon: float
@@ -99,7 +106,8 @@ class Prover:
     def prove(self, mechanism: Mechanism, direction: Direction, seed: int, expected: float = 0.0) -> Proof:
         """Prove one direction of a mechanism, with samples from a seed if it needs any.
 
-        `expected` is how many samples should do, where that is known: a test is given some times as many.
+        Args:
+            expected: The number of samples that should suffice, where it is known. A test is given some times as many.
         """
         reduction = self._reduction(mechanism, direction)
         pair, claim = reduction.pair, claim_of(reduction, direction, self.verifier.level)

@@ -29,8 +29,10 @@ _SAME_DIGITS = 1e-6
 class Verification:
     """Whether a certificate holds.
 
-    - `holds` is the answer, and `reason` says in words what was shown, or what is wrong.
-    - `caveats` is what a computation cannot show about a certificate that holds.
+    Attributes:
+        holds: Whether it holds.
+        reason: What was shown, or what is wrong, in words.
+        caveats: What a computation cannot show about a certificate that holds.
     """
 
     holds: bool
@@ -43,17 +45,22 @@ def verify(certificate: Certificate, *, reproduce: bool = False, compute: Comput
 
     It answers whatever the certificate holds: one that makes no sense does not hold, and the reason says why.
 
-    - `certificate` may have been made by any version of minsep with the same format.
-    - `reproduce` also repeats the prover, with its search for a law, and requires the same certificate. That takes
-      longer, and may fail with a version whose prover chooses otherwise.
-    - `compute` says where samples are drawn, and does not change the result.
+    Args:
+        certificate: The certificate. Any version of minsep with the same format may have made it.
+        reproduce: Whether to repeat the prover as well, with its search for a sampling distribution, and to require the
+            same certificate. That takes longer, and may fail with a version whose prover chooses otherwise.
+        compute: Where samples are drawn. It does not change the result.
 
-    >>> import minsep
-    >>> identity = minsep.BandedToeplitz.identity(iterations=100)
-    >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.02), noise_multiplier=1.0)
-    >>> certificate = minsep.certify(mechanism, epsilon=2.0, delta=1e-3)
-    >>> verify(certificate).holds
-    True
+    Returns:
+        Whether the certificate holds, the reason, and what a computation cannot show about it.
+
+    Examples:
+        >>> import minsep
+        >>> identity = minsep.BandedToeplitz.identity(iterations=100)
+        >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.02), noise_multiplier=1.0)
+        >>> certificate = minsep.certify(mechanism, epsilon=2.0, delta=1e-3)
+        >>> verify(certificate).holds
+        True
     """
     try:
         check(certificate, compute)

@@ -22,14 +22,17 @@ _METHODS = ("auto", "exact", "plain", "tilted")
 class Estimate:
     """A number with its standard error and its origin. It is not a guarantee.
 
-    - `value` is the larger of the two directions, `remove` and `add`; a `stderr` of 0 means that it needed no samples.
-    - `remove_stderr` and `add_stderr` are the standard errors of the directions; infinite if they cannot be trusted.
-    - `remove_bound` and `add_bound` are upper bounds where a value is not resolved: proven, or from plain samples with
-      a chance of error of 1e-6. Elsewhere they are None, and for an epsilon where none is known.
-    - `resolved` says whether the value can be trusted.
-    - `direction` says which of them is larger.
-    - `method` is how it was computed, and `samples` is the number of samples in each direction.
-    - `upper_bound` says whether the estimated quantity is itself an upper bound on the requested one.
+    Attributes:
+        remove: The value in the direction `remove`.
+        add: The value in the direction `add`.
+        remove_stderr: The standard error of `remove`: 0 if it needed no samples, and infinite if it cannot be trusted.
+        add_stderr: The standard error of `add`: 0 if it needed no samples, and infinite if it cannot be trusted.
+        method: How the value was computed.
+        samples: The number of samples in each direction.
+        upper_bound: Whether the estimated quantity is itself an upper bound on the requested one.
+        remove_bound: An upper bound on `remove` where it is not resolved: proven, or from plain samples with a chance
+            of error of 1e-6. Elsewhere it is None, and for an epsilon where no bound is known.
+        add_bound: An upper bound on `add`, as `remove_bound` is one on `remove`.
     """
 
     remove: float
@@ -94,7 +97,18 @@ class Estimate:
 
 @dataclass(frozen=True)
 class PrivacyCurve:
-    """delta at several epsilons, all from the same samples; a standard error that cannot be trusted is infinite."""
+    """delta at several epsilons, all from the same samples.
+
+    Attributes:
+        epsilons: The epsilons.
+        remove: The delta of the direction `remove` at each epsilon.
+        add: The delta of the direction `add` at each epsilon.
+        remove_stderr: The standard errors of `remove`. One that cannot be trusted is infinite.
+        add_stderr: The standard errors of `add`. One that cannot be trusted is infinite.
+        method: How the deltas were computed.
+        samples: The number of samples in each direction.
+        upper_bound: Whether the estimated quantities are themselves upper bounds on the requested ones.
+    """
 
     epsilons: FloatArray
     remove: FloatArray
@@ -126,16 +140,27 @@ def privacy_curve(
     compose_with: Event | None = None,
     compute: Compute = LOCAL,
 ) -> PrivacyCurve:
-    """Estimate delta at several `epsilons` from one set of samples.
+    """Estimate delta at several epsilons from one set of samples.
 
-    `mechanism`, `samples`, `seed`, `method`, `compose_with` and `compute` are those of `estimate_delta`.
+    Args:
+        mechanism: As for `estimate_delta`.
+        epsilons: The epsilons, each at least 0.
+        samples: As for `estimate_delta`.
+        seed: As for `estimate_delta`.
+        method: As for `estimate_delta`.
+        compose_with: As for `estimate_delta`.
+        compute: As for `estimate_delta`.
 
-    >>> import minsep
-    >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
-    >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=0.8)
-    >>> curve = privacy_curve(mechanism, [0.5, 1.0, 2.0], samples=20_000)
-    >>> bool((np.diff(curve.deltas) < 0).all())
-    True
+    Returns:
+        The deltas of both directions at each epsilon, with their standard errors.
+
+    Examples:
+        >>> import minsep
+        >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
+        >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=0.8)
+        >>> curve = privacy_curve(mechanism, [0.5, 1.0, 2.0], samples=20_000)
+        >>> bool((np.diff(curve.deltas) < 0).all())
+        True
     """
     return _curve(mechanism, epsilons, samples, seed, method, compose_with, compute)[0]
 
@@ -189,21 +214,28 @@ def estimate_delta(
 ) -> Estimate:
     """Estimate the delta of a mechanism at an epsilon.
 
-    - `mechanism` is the mechanism; `epsilon` is at least 0.
-    - `samples` is the number of samples in each direction, and `seed` their seed.
-    - `method="auto"` uses an exact value if there is one, and otherwise samples, tilted towards the losses that matter
-      where possible; `"exact"`, `"tilted"` and `"plain"` require that method.
-    - `compose_with` adds another event: an event or a privacy loss distribution of dp_accounting.
-    - `compute` says where samples are drawn, and does not change the result.
+    Args:
+        mechanism: The mechanism.
+        epsilon: The epsilon, at least 0.
+        samples: The number of samples in each direction.
+        seed: The seed of the samples.
+        method: "auto" uses an exact value if there is one, and otherwise samples, tilted towards the losses that matter
+            where possible. "exact", "tilted" and "plain" require that method.
+        compose_with: Another event that is added: an event or a privacy loss distribution of dp_accounting.
+        compute: Where samples are drawn. It does not change the result.
 
-    >>> import minsep
-    >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
-    >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=0.8)
-    >>> estimate = estimate_delta(mechanism, epsilon=2.0, samples=20_000)
-    >>> estimate.direction, estimate.method
-    ('remove', 'tilted')
-    >>> estimate.stderr < 0.1 * estimate.value
-    True
+    Returns:
+        The delta, with its standard error.
+
+    Examples:
+        >>> import minsep
+        >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
+        >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=0.8)
+        >>> estimate = estimate_delta(mechanism, epsilon=2.0, samples=20_000)
+        >>> estimate.direction, estimate.method
+        ('remove', 'tilted')
+        >>> estimate.stderr < 0.1 * estimate.value
+        True
     """
     epsilon = validate.real(epsilon=epsilon)
     curve, work = _curve(mechanism, [epsilon], samples, seed, method, compose_with, compute)
@@ -233,16 +265,27 @@ def estimate_epsilon(
     compose_with: Event | None = None,
     compute: Compute = LOCAL,
 ) -> Estimate:
-    """Estimate the epsilon of a mechanism at a `delta`.
+    """Estimate the epsilon of a mechanism at a delta.
 
-    `mechanism`, `samples`, `seed`, `method`, `compose_with` and `compute` are those of `estimate_delta`.
+    Args:
+        mechanism: As for `estimate_delta`.
+        delta: The delta, above 0 and at most 1.
+        samples: As for `estimate_delta`.
+        seed: As for `estimate_delta`.
+        method: As for `estimate_delta`.
+        compose_with: As for `estimate_delta`.
+        compute: As for `estimate_delta`.
 
-    >>> import minsep
-    >>> identity = minsep.BandedToeplitz.identity(iterations=1000)
-    >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.01), noise_multiplier=1.0)
-    >>> estimate = estimate_epsilon(mechanism, delta=1e-5)
-    >>> round(estimate.value, 3), estimate.method, estimate.stderr
-    (1.828, 'pld', 0.0)
+    Returns:
+        The epsilon, with its standard error.
+
+    Examples:
+        >>> import minsep
+        >>> identity = minsep.BandedToeplitz.identity(iterations=1000)
+        >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.01), noise_multiplier=1.0)
+        >>> estimate = estimate_epsilon(mechanism, delta=1e-5)
+        >>> round(estimate.value, 3), estimate.method, estimate.stderr
+        (1.828, 'pld', 0.0)
     """
     delta = validate.real(delta=delta, above=0, at_most=1)
     _check_work(samples, seed)

@@ -38,7 +38,11 @@ def noise_at_target(
     """Return the noise multiplier at which a decreasing function, log(delta/target), is 0.
 
     log delta is nearly linear in the log of the noise multiplier, so secant steps, kept within the bracket, converge
-    after a few rounds; a last step follows once the value is within `tolerance`. The first step goes by `slope`.
+    after a few rounds.
+
+    Args:
+        tolerance: How near to 0 the value must be. A last step follows once it is.
+        slope: The slope by which the first step goes.
 
     >>> round(noise_at_target(lambda sigma: -6 * math.log(sigma / 2.5), guess=1.0), 6)
     2.5
@@ -84,11 +88,15 @@ def estimated_noise_multiplier(
 ) -> float:
     """Return the noise multiplier, to five digits, at which the estimated delta of a design is that of the budget.
 
-    - What a truncation adds is subtracted from delta beforehand.
-    - `guess` is the first noise multiplier to try, and `slope` about how log delta falls with its logarithm; `samples`
-      and `seed` are those of each estimate.
-    - `laws` holds sampling laws that worked well for similar designs, and is updated.
-    - `report` is called with each noise multiplier that is tried.
+    What a truncation adds is subtracted from delta beforehand.
+
+    Args:
+        guess: The first noise multiplier to try.
+        samples: The number of samples of each estimate.
+        seed: The seed of each estimate.
+        slope: About how log delta falls with the logarithm of the noise multiplier.
+        laws: Sampling distributions that worked well for similar designs. They are updated.
+        report: A function that is called with each noise multiplier that is tried.
     """
     estimates = _Estimates(design, budget, seed, directions, {} if laws is None else laws, compute)
 

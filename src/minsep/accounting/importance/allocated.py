@@ -51,7 +51,8 @@ class Splits(NamedTuple):
 def splits_of(copies: int, epoch: int, within: int, log_meeting: float) -> Splits:
     """Return the splits of copies in an epoch of which `within` iterations are in the run.
 
-    `log_meeting` is the logarithm of what a pair of copies at one place weighs.
+    Args:
+        log_meeting: The logarithm of what a pair of copies at one place weighs.
 
     >>> splits = splits_of(copies=2, epoch=4, within=4, log_meeting=math.log(3.0))
     >>> splits.sizes.tolist(), np.exp(splits.log_weights).round(4).tolist()

@@ -35,8 +35,11 @@ _MOST_MOVES = 250_000  # of all states: about a second to find where each leads
 class TupleLaw:
     """Tuples of participation vectors, each participation weighted: see `tuple_tables`.
 
-    `own` weighs squared norms, `shared` inner products of two copies, `log_weight` every participation. Each copy is
-    the sum of `vectors` independent participation vectors.
+    Args:
+        own: What weighs squared norms.
+        shared: What weighs inner products of two copies.
+        log_weight: What weighs every participation.
+        vectors: The number of independent participation vectors of which each copy is the sum.
     """
 
     pair: MinSepPair

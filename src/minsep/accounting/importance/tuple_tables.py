@@ -211,9 +211,12 @@ def fill_stays(stays, table, terms):  # type: ignore[no-untyped-def]  # pragma: 
 def draw_tuples(table, stays, terms, begin, words, first_word, progress, found):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Draw tuples forward through a full table; return DONE, or what ran out before.
 
-    `stays` is that of `fill_stays`, or empty.
-    `progress` holds the numbers of tuples, words and participations so far, and is updated: drawing goes on from there.
     Waiting in the empty state is drawn in one step: that makes long waits cheap.
+
+    Args:
+        stays: The table of `fill_stays`, or an empty one.
+        progress: The numbers of tuples, words and participations so far. They are updated: drawing continues from
+            there.
     """
     jumps, targets, sizes, sums = terms.moves.jumps, terms.moves.targets, terms.moves.sizes, terms.moves.sums
     idle, start_jumps, start_places = begin

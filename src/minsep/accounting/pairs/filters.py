@@ -61,7 +61,9 @@ class Filter(ABC):
     def error_of_score(self, within_reach: float, whole: float) -> float:
         """Return a bound on the rounding error of an inner product, in units of the last place.
 
-        `within_reach` bounds the norm of the part of a sample that a column touches, and `whole` that of all of it.
+        Args:
+            within_reach: A bound on the norm of the part of a sample that a column touches.
+            whole: A bound on the norm of all of a sample.
         """
 
 

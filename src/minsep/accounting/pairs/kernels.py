@@ -205,8 +205,10 @@ def add_multiplicities(rows, half_norms, log_weights):  # type: ignore[no-untype
 def add_survival(rows, half_norms, kept, whole, cut):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Replace scores by log-ratio gains of a batch that may be truncated.
 
-    If the batch is not truncated (`kept` is 1), the example moves the output by `whole` columns. If it is, the example
-    survives with probability `kept` < 1 and then moves the output by `cut` columns.
+    Args:
+        kept: The probability that the example survives: 1 if the batch is not truncated, and below 1 if it is.
+        whole: The number of columns by which the example moves the output of a batch that is not truncated.
+        cut: The number of columns by which an example that survives moves the output of a truncated batch.
     """
     n = half_norms.size
     for q in range(rows.shape[0]):

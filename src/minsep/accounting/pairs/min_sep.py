@@ -18,9 +18,15 @@ from minsep.randomness.variates import log_miss_of, uniforms
 class MinSepPair(TiltablePair):
     """b-min-sep participation (the main recursion of the paper, and its corollary for the warm start).
 
-    With `group` > 1 the example stands for a user whose `group` examples are each sampled with probability `prob`
-    (cold start only). Poisson sampling is `min_sep=1`. Exact when `bands <= min_sep`; otherwise the r-min-sep
-    recursion of the paper's appendix, an upper bound.
+    Poisson sampling has a separation of 1. Exact when `bands <= min_sep`; otherwise the r-min-sep recursion of the
+    paper's appendix, an upper bound.
+
+    Args:
+        prob: The probability that a free example is sampled.
+        min_sep: The separation b.
+        warm: Whether the run begins in the stationary state.
+        group: The number of examples of the user that the example stands for, each of which is sampled with probability
+            `prob`. More than one needs a cold start.
     """
 
     prob: float = 1.0

@@ -30,10 +30,12 @@ _ROUNDING = 1e-11  # of the logarithm of a moment
 
 @dataclass(frozen=True)
 class NegativeMoments:
-    """Bounds on E_Q R^-a for a run of so many iterations, at a ratio of the norm of a column to the noise.
+    """Bounds on E_Q R^-a for a run.
 
     Args:
+        ratio: The ratio of the norm of a column to the noise.
         epoch: The number of places in an epoch, one of which is taken.
+        iterations: The number of iterations of the run.
     """
 
     ratio: float

@@ -17,7 +17,11 @@ _A_STEP, _A_TABLE_STEP = 40.0, 20.0
 def rounding_of(pair: Pair, copies: int = 1, scale: float = 1.0) -> float:
     """Return h, a bound on the errors of ln R and ln F at any drawn sample, and of ln M.
 
-    `copies` and `scale` are those of a tilted law. It is 1e-6 in all but extreme settings: tiny noise, long runs.
+    It is 1e-6 in all but extreme settings: tiny noise, long runs.
+
+    Args:
+        copies: The number of copies of a tilted distribution.
+        scale: The scale of a tilted distribution.
 
     >>> from minsep import BandedToeplitz
     >>> from minsep.accounting.pairs import MinSepPair
@@ -58,10 +62,12 @@ def rounding_of_inner_product(pair: Pair, deviation: float) -> float:
 
 
 def distance_of_draws(pair: Pair, grid: float, copies: int = 1, scale: float = 1.0, vectors: int = 1) -> float:
-    """Return the probability that a drawn sample is, in a coupling, not close to one of its exact law.
+    """Return the probability that a drawn sample is, in a coupling, not close to one of its exact distribution.
 
     Close means that ln R and ln F are within `grid` of theirs: drawn normals lie on a grid, and exact ones do not.
-    Each of the copies of a tilted law has so many `vectors`.
+
+    Args:
+        vectors: The number of vectors of each copy of a tilted distribution.
 
     >>> from minsep import BandedToeplitz
     >>> from minsep.accounting.pairs import MinSepPair

@@ -102,7 +102,9 @@ class StateSpace:
     def log_move_weights(self, log_prob: FloatArray, log_miss: float) -> FloatArray:
         """Return the log probability of each move for each number of free copies, before any tilt.
 
-        `log_prob[m - 1]` is that of taking part with multiplicity m, `log_miss` that of not taking part.
+        Args:
+            log_prob: The log probability of taking part with each multiplicity m, at m - 1.
+            log_miss: The log probability of not taking part.
         """
         weights = np.full((self.copies + 1, len(self.moves)), -np.inf)
         for free in range(self.copies + 1):
@@ -143,12 +145,18 @@ class StateSpace:
 class Moves(NamedTuple):
     """Where each move leads from each state, and what counts for its weight.
 
-    - `jumps`, `targets`: for each state and move the iterations passed over after it, and the state then.
-    - `lags`, `multiplicities`, `owners`: for each state and blocked copy how long ago it took part, with how many
-      columns, and the group that it belongs to.
-    - `blocked`: for each state the number of blocked copies; `rows`: its row in a table of the moves' probabilities.
-    - `sizes`, `sums`, `squares`: for each move the copies that take part, their columns, and the sum over groups of
-      squared numbers of columns; `counts`: the columns of each group, empty where each copy is a group of its own.
+    Attributes:
+        jumps: For each state and move, the iterations passed over after it.
+        targets: For each state and move, the state then.
+        lags: For each state and blocked copy, how long ago it took part.
+        multiplicities: For each state and blocked copy, the number of columns with which it took part.
+        blocked: For each state, the number of blocked copies.
+        sizes: For each move, the number of copies that take part.
+        sums: For each move, the number of their columns.
+        squares: For each move, the sum over groups of squared numbers of columns.
+        rows: For each state, its row in a table of the moves' probabilities.
+        owners: For each state and blocked copy, the group that it belongs to.
+        counts: For each move, the columns of each group. It is empty where each copy is a group of its own.
     """
 
     jumps: NDArray[np.int32]

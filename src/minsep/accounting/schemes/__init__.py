@@ -40,7 +40,8 @@ _SPACING, _WIDE_SPACING = 1e-4, 0.1
 def exact_curve(mechanism: Mechanism, spacing: float = _SPACING) -> ExactCurve | None:
     """Return the curve of a mechanism that needs no samples, or None.
 
-    `spacing` is that of the privacy losses in a distribution: a wider one is quicker, and never too optimistic.
+    Args:
+        spacing: The spacing of the privacy losses in a distribution. A wider one is quicker, and never too optimistic.
     """
     return accounting_of(mechanism.scheme).exact_curve(mechanism, mechanism.scheme, spacing)
 

@@ -64,8 +64,10 @@ class SchemeAccounting(ABC, Registered, Generic[SchemeKind]):
     def fallback(self, design: Design, scheme: SchemeKind, covers: Callable[[Design], bool]) -> Design | None:
         """Return a design with the same strategy and batch sizes that has an exact curve.
 
-        `covers` tells whether the exact curve of a design carries the delta that is needed. The default is a fixed
-        order, whose curve is Gaussian.
+        The default is a fixed order, whose curve is Gaussian.
+
+        Args:
+            covers: Whether the exact curve of a design carries the delta that is needed.
         """
         if design.truncation is not None:
             return None

@@ -9,11 +9,12 @@ from typing import ClassVar
 class Verifier(ABC):
     """A test of single directions, each against the same level.
 
-    - `level` is the delta that a direction is tested against.
-    - `failure_probability` bounds the probability that any of the `attempts` tests passes although it should not.
-    - `attempts` is the maximum number of mechanisms tested, of which one that passes is run.
-
     A mechanism that is run only if it passed has delta at most `level + failure_probability (1 - level)`.
+
+    Attributes:
+        level: The delta that a direction is tested against.
+        failure_probability: A bound on the probability that any of the tests passes although it should not.
+        attempts: The most mechanisms that are tested, of which one that passes is run.
     """
 
     level: float
