@@ -1,23 +1,16 @@
 """An extension of griffe: a request, and what takes its fields, are shown with them and with what each of them asks."""
 
 import inspect
+import re
 from typing import Any
 
 import griffe
 
 import minsep
-from minsep.planning.request import WORKLOAD, Request, questions
+from minsep.planning.request import Request, with_questions
 
+_MODULES = re.compile(r"\b(?:\w+\.)+(?=\w)")
 FUNCTION, CLASS = "minsep.planning.planner.plan", "minsep.planning.request.Request"
-
-
-def asked() -> str:
-    """Return what the fields of a request ask, as entries of a section of parameters.
-
-    >>> asked().splitlines()[2]
-    '    iterations: Number of training steps.'
-    """
-    return "\n".join(f"    {name}: {one.help}" for name, one in questions().items() if name not in WORKLOAD)
 
 
 def parameters(function: Any) -> griffe.Parameters:
@@ -26,13 +19,20 @@ def parameters(function: Any) -> griffe.Parameters:
         *(
             griffe.Parameter(
                 one.name,
-                annotation=inspect.formatannotation(one.annotation),
+                annotation=_MODULES.sub("", inspect.formatannotation(one.annotation)).replace("'", ""),
                 kind=griffe.ParameterKind(one.kind.description),
-                default=None if one.default is one.empty else repr(one.default),
+                default=_default(one.default),
             )
             for one in inspect.signature(function).parameters.values()
         )
     )
+
+
+def _default(value: Any) -> str | None:
+    """Return a default as one would type it: nothing if there is none, and dots for what is made anew each time."""
+    if value is inspect.Parameter.empty:
+        return None
+    return repr(value) if value is None or isinstance(value, bool | int | float) else "..."
 
 
 class Requests(griffe.Extension):
@@ -47,5 +47,4 @@ class Requests(griffe.Extension):
             obj.parameters = parameters(minsep.plan)
             obj.docstring.value = inspect.getdoc(minsep.plan) or ""
         elif obj.path == CLASS:
-            text = inspect.getdoc(Request) or ""
-            obj.docstring.value = text.replace("Args:\n", f"Args:\n{asked()}\n", 1)
+            obj.docstring.value = with_questions(inspect.getdoc(Request) or "")

@@ -5,19 +5,17 @@ import os
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import wraps
-from textwrap import fill
 from typing import ParamSpec
 
 from minsep.accounting import Certificate, not_certified
 from minsep.core.progress import Listener
-from minsep.core.question import Question
 from minsep.engine import LOCAL, Compute
 from minsep.journal import Call, begin
 from minsep.mechanism import Mechanism
 from minsep.participation import families
 from minsep.planning.candidates import Candidate, candidates
 from minsep.planning.cutting import size_that_suffices
-from minsep.planning.request import WORKLOAD, Request, questions
+from minsep.planning.request import Request, with_questions
 from minsep.planning.search import Search, error_of, noise_of
 
 _CANDIDATES_TUNED = 2
@@ -188,18 +186,12 @@ def _taking(
         def of_fields(*values: Parameters.args, **named: Parameters.kwargs) -> Plan:
             return function(arguments(*values, **named))
 
-        entries = (_entry(name, one) for name, one in questions().items() if name not in WORKLOAD)
-        of_fields.__doc__ = inspect.cleandoc(function.__doc__ or "").replace("Args:", "\n".join(["Args:", *entries]))
+        of_fields.__doc__ = with_questions(inspect.getdoc(function) or "")
         signature = inspect.signature(arguments).replace(return_annotation=Plan)
         of_fields.__signature__ = signature  # type: ignore[attr-defined]
         return of_fields
 
     return decorate
-
-
-def _entry(name: str, question: Question) -> str:
-    """Return the entry of a question in the section of parameters of a docstring."""
-    return fill(f"{name}: {question.help}", 116, initial_indent=" " * 4, subsequent_indent=" " * 8)
 
 
 @_taking(_Arguments)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields
 from functools import cached_property, partial
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from minsep.core import validation as validate
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 TASK, BUDGET, SEARCH = "The task", "The budget", "The search"
 DEFAULT_NOISE_MEMORY = 16 << 30
 _MOST_TRUNCATED = 2**32 - 1
+_WIDTH = 100  # of docstrings that are made
 
 
 def _planned() -> tuple[str, ...]:
@@ -71,7 +73,6 @@ class Request:
 
     Args:
         workload: What the optimiser makes of the noise. By default the error is that of prefix sums.
-        schemes: How batches are sampled, as its question says.
         graph: Who the users of each example are, if that is known.
         attempts: The most plans that are made, of which one is run. They share the chance of an error.
 
@@ -401,3 +402,16 @@ def default_of(name: str) -> Any:
         return None
     (one,) = (one for one in fields(Request) if one.name == name)
     return one.default if one.default_factory is MISSING else None
+
+
+def with_questions(docstring: str) -> str:
+    """Return a docstring with the questions of a request at the head of its parameters.
+
+    >>> print(with_questions("Args:\\n    seed: A number.").partition("batch_size")[0])
+    Args:
+        num_examples: Number of examples in the dataset. More examples hide each of them better.
+    <BLANKLINE>
+    """
+    asked = (f"{name}: {one.help}" for name, one in questions().items() if name not in WORKLOAD)
+    entries = [fill(entry, _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8) for entry in asked]
+    return docstring.replace("Args:", "\n".join(["Args:", *entries]), 1)
