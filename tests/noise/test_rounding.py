@@ -10,8 +10,8 @@ from scipy import integrate, stats
 import minsep
 from minsep.core.budget import Budget
 from minsep.noise import cost
-from minsep.noise.cost import Reserve, rounding_cost
 from minsep.noise.grid import SMOOTHING
+from minsep.noise.rounding_reserve import Reserve, rounding_cost
 
 STRATEGY = minsep.BandedToeplitz.optimal(iterations=2000, bands=16)
 

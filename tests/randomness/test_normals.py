@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from numpy.testing import assert_array_equal
 from scipy import stats
 
-from minsep.noise.cost import NORMAL_ERROR
+from minsep.noise.rounding_reserve import NORMAL_ERROR
 from minsep.randomness import STRIPE, Key, NormalRows
 from minsep.randomness.chacha import fill_blocks, key_words
 from minsep.randomness.normals import complete, transform

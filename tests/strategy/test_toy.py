@@ -10,8 +10,8 @@ import torch
 
 import minsep
 from minsep.noise import NoiseStream
-from minsep.noise.cost import rounding_cost
 from minsep.noise.grid import Grid
+from minsep.noise.rounding_reserve import rounding_cost
 from minsep.randomness import Key
 from minsep.strategy import Strategy, strategy_from
 from minsep.strategy.recurrence import MovingSum

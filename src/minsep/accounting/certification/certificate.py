@@ -23,7 +23,7 @@ from minsep.core.identity import Description
 from minsep.core.plain import from_plain, to_plain
 from minsep.core.validation import in_short, shortened
 from minsep.mechanism import Mechanism
-from minsep.noise.cost import Reserve
+from minsep.noise.rounding_reserve import Reserve
 from minsep.participation import Assumption
 
 FORMAT = 3

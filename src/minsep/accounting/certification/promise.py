@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from minsep.core import validation as validate
 from minsep.core.budget import Budget
-from minsep.noise.cost import DEFAULT_VALUES, Reserve
+from minsep.noise.rounding_reserve import DEFAULT_VALUES, Reserve
 from minsep.strategy import Strategy
 
 
