@@ -9,7 +9,7 @@ from scipy import integrate, stats
 
 import minsep
 from minsep.core.budget import Budget
-from minsep.noise import cost
+from minsep.noise import rounding_reserve
 from minsep.noise.grid import SMOOTHING
 from minsep.noise.rounding_reserve import Reserve, rounding_cost
 
@@ -128,7 +128,7 @@ def test_the_chance_of_the_theorem_covers_a_walk_of_bounded_steps():
     for values in (1e8, 1e10):
         chance = 1e-9
         x, _ = rounding_cost(STRATEGY, values, chance)
-        errors = cost._relative_errors(STRATEGY)
+        errors = rounding_reserve._relative_errors(STRATEGY)
         variance = values / 2 * sum(2 * a**2 + 2 * math.sqrt(math.pi / 2) * a * b + b**2 for a, b, _ in errors)
         assert stats.norm.sf((x - variance / 2) / math.sqrt(variance)) < chance
 
@@ -148,7 +148,7 @@ def test_a_reserve_is_what_the_theorem_needs():
     for budget, values in itertools.product((Budget(0.5, 1e-3), Budget(4.0, 1e-5), Budget(8.0, 1e-9)), (10**9, 10**12)):
         reserve = Reserve.of(STRATEGY, budget, values)
         left = reserve.left(budget)
-        chance = cost._SHARE * budget.delta / (1 + math.exp(budget.epsilon))
+        chance = rounding_reserve._SHARE * budget.delta / (1 + math.exp(budget.epsilon))
         x, beta = rounding_cost(STRATEGY, values, chance)
         assert left.epsilon + 2 * x <= budget.epsilon
         assert math.exp(x) * left.delta + beta * (1 + math.exp(left.epsilon + 2 * x)) <= budget.delta

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from minsep.core.arrays import FloatArray
 from minsep.noise.grid import refuse_sum
 from minsep.noise.keyed import KeyedStream, checked_shape
-from minsep.noise.rows import NoiseRow, noise_row
+from minsep.noise.releases import NoiseRow, noise_row
 from minsep.noise.window import RowWindow
 from minsep.randomness import Key
 from minsep.strategy import Strategy
