@@ -12,6 +12,7 @@ from minsep.attribution import AttributionGraph
 from minsep.core import validation as validate
 from minsep.core.identity import Described, Description
 from minsep.core.provided import Provided
+from minsep.core.registry import Registered
 from minsep.noise import NoiseStream
 from minsep.participation import BatchStream, Scheme, Truncation, scheme_from
 from minsep.randomness import Key
@@ -67,6 +68,7 @@ class Design(Described):
         _check_kind(Scheme, "minsep.MinSep", scheme=self.scheme)
         if self.truncation is not None:
             _check_kind(Truncation, "minsep.Truncation", truncation=self.truncation)
+        self.strategy.check()
         self.scheme.check_iterations(self.iterations)
 
     @property
@@ -355,3 +357,8 @@ def _check_kind(kind: type, example: str, **parameter: object) -> None:
     ((name, value),) = parameter.items()
     if not isinstance(value, kind):
         raise ValueError(f"{name} is {value!r}, but it must be a {kind.__name__} such as {example}.")
+    if isinstance(value, Registered) and not value.is_variant():
+        raise ValueError(
+            f"{name} is {value!r}, but its class {type(value).__name__} must name a `kind` of its own: with one that it "
+            "inherits it would be accounted for as something else."
+        )

@@ -156,3 +156,23 @@ def test_the_error_of_a_workload_needs_a_toeplitz_matrix():
     assert workload.mean_squared_error(Decaying(0.5, 6)) > 0
     with pytest.raises(ValueError, match="the error of a workload is known for Toeplitz matrices"):
         workload.mean_squared_error(Alternating(0.5, 6))
+
+
+class Weak(minsep.BandedToeplitz):
+    """Makes less noise than its description says."""
+
+    def recurrence(self):
+        return MovingSum(np.array([0.01]))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "words"),
+    [
+        (Alternating(-0.5, 6), "its matrix must be non-negative"),
+        (Decaying(-0.5, 6), "its matrix must be non-negative"),
+        (Weak.identity(iterations=6), "its class Weak must name a `kind` of its own"),
+    ],
+)
+def test_what_no_accounting_covers_is_refused(strategy, words):
+    with pytest.raises(ValueError, match=words):
+        minsep.Mechanism(strategy, minsep.BallsInBins(2), noise_multiplier=2.0)

@@ -6,6 +6,7 @@ A group of options is a dataclass. A command that takes one as a parameter gets 
 
 import functools
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
@@ -45,7 +46,10 @@ def option(question: Question) -> Any:
 
 
 def _in_units(text: str, unit: int) -> int:
-    return int(number(text) * unit)
+    value = number(text)
+    if not math.isfinite(value):
+        raise typer.BadParameter(f"{text} is not a finite number.")
+    return int(value * unit)
 
 
 def _offered() -> tuple[str, ...]:

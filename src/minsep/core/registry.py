@@ -36,7 +36,17 @@ class Registered:
         if Registered in cls.__bases__:
             cls._variants = {}
         elif "kind" in vars(cls):
+            known = cls._variants.setdefault(cls.kind, cls)
+            if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+                raise TypeError(
+                    f"{cls.__name__} has the kind {cls.kind!r}, but so has {known.__name__}: choose another."
+                )
             cls._variants[cls.kind] = cls
+
+    @classmethod
+    def is_variant(cls) -> bool:
+        """Return whether the class names its kind itself: one that inherits it may do something else."""
+        return cls._variants.get(cls.kind) is cls
 
     @classmethod
     def variants(cls) -> Mapping[str, type[Self]]:

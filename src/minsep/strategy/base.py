@@ -47,6 +47,28 @@ class Strategy(Described, Registered):
             description: What `describe` returned.
         """
 
+    def check(self) -> None:
+        """Refuse a matrix that is not lower-triangular and non-negative with a largest column norm of 1."""
+        _ = self._checked
+
+    @cached_property
+    def _checked(self) -> bool:
+        matrix = self._matrix
+        if matrix.shape != (self.iterations, self.iterations) or np.triu(matrix, 1).any():
+            raise ValueError(f"strategy is {self!r}, but its matrix must be square and lower-triangular.")
+        self._check_columns(matrix, np.diag(matrix))
+        return True
+
+    def _check_columns(self, columns: FloatArray, diagonal: FloatArray) -> None:
+        if not (np.isfinite(columns).all() and columns.min() >= 0 and diagonal.min() > 0):
+            raise ValueError(
+                f"strategy is {self!r}, but its matrix must be non-negative, with a positive diagonal: the accounting "
+                "holds for no other."
+            )
+        largest = float(np.linalg.norm(columns, axis=0).max())
+        if abs(largest - 1) > _ROUGHLY:
+            raise ValueError(f"strategy is {self!r}, but its largest column norm is {largest:.6g}, and must be 1.")
+
     @property
     def column(self) -> FloatArray | None:
         """First column of C down to its last band, if C is Toeplitz; None otherwise."""

@@ -22,6 +22,11 @@ class Toeplitz(Strategy):
         """Return how each row of C^-1 Z follows from the last `bands - 1` rows."""
         return BandedRecurrence(self.coefficients)
 
+    @cached_property
+    def _checked(self) -> bool:
+        self._check_columns(self.coefficients[:, np.newaxis], self.coefficients[:1])
+        return True
+
     @property
     def bands(self) -> int:
         """Number of coefficients: diagonals of C that may be non-zero."""

@@ -191,5 +191,12 @@ def test_a_class_that_only_inherits_a_kind_is_refused():
     class Other(Once):
         law = property(lambda self: RenewalLaw.min_sep(1.0, 1, warm=True))
 
-    with pytest.raises(ValueError, match="has no sampled accounting"):
-        minsep.certify(minsep.Mechanism(STRATEGY, Other(2), 1.0), 1.0, 0.1)
+    with pytest.raises(ValueError, match="its class Other must name a `kind` of its own"):
+        minsep.Mechanism(STRATEGY, Other(2), 1.0)
+
+
+def test_a_kind_that_is_taken_is_refused():
+    with pytest.raises(TypeError, match="EveryStep has the kind 'poisson', but so has Poisson"):
+
+        class EveryStep(minsep.Poisson):
+            kind = "poisson"
