@@ -359,6 +359,6 @@ def _check_kind(kind: type, example: str, **parameter: object) -> None:
         raise ValueError(f"{name} is {value!r}, but it must be a {kind.__name__} such as {example}.")
     if isinstance(value, Registered) and not value.is_variant():
         raise ValueError(
-            f"{name} is {value!r}, but its class {type(value).__name__} must name a `kind` of its own: with one that it "
-            "inherits it would be accounted for as something else."
+            f"{name} is {value!r}, but its class {type(value).__name__} must name a `kind` of its own: with one that "
+            "it inherits it would be accounted for as something else."
         )
