@@ -44,6 +44,8 @@ def test_a_command_is_one_that_exists(page, words):
         assert importlib.util.find_spec(words[2]) is not None
     elif words[:2] == ["pip", "install"]:
         assert set(re.findall(r"\[(\w+)\]", " ".join(rest))) <= set(EXTRAS)
+    elif program == "source":
+        assert rest == [".venv/bin/activate"]
     elif program == "dask":
         assert importlib.util.find_spec(f"distributed.cli.dask_{rest[0]}") is not None
     else:
