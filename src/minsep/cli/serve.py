@@ -35,6 +35,9 @@ def serve(
         lambda: workers is None or validate.integer(workers=workers, at_least=1),
         lambda: _check_web(),
     )
+    from minsep.serve.workers import begin_warming
+
+    begin_warming()  # while the server itself is loaded
     from minsep.serve.server import run
 
     run(port, folder, browser, tuple(allow_host or ()), workers)
