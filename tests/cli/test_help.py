@@ -100,3 +100,7 @@ def test_sentences_break_between_words_in_a_terminal_and_stay_whole_elsewhere(mo
     monkeypatch.setattr("sys.stderr", stream())
     say("noise-free multiplier", to_error=True)
     assert sys.stderr.getvalue().splitlines() == (lines or ["noise-free multiplier"])
+
+
+def test_a_wrong_command_points_to_the_long_flag():
+    assert "--help' for help" in run("plan", "--examples", "10").stderr

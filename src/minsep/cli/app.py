@@ -28,7 +28,7 @@ SOON = 0.05
 
 app = typer.Typer(
     cls=Group,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["--help", "-h"]},
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
