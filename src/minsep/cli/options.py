@@ -39,13 +39,16 @@ def option(question: Question) -> Any:
     if question.switch or question.choices is not None:
         return typer.Option(*question.flags, help=question.help, **more)
     if question.unit != 1:
-        in_units = functools.partial(_in_units, unit=question.unit)
+        in_units = _in_units(question.unit)
         return typer.Option(*question.flags, help=question.help, parser=in_units, metavar="NUMBER", **more)
     return (counting if question.whole else measuring)(question.help, *question.flags, **more)
 
 
-def _in_units(text: str, unit: int) -> int:
-    return int(number(text) * unit)
+def _in_units(unit: int) -> Callable[[str], int]:
+    def amount(text: str) -> int:  # a partial function has no name, which Click asks for
+        return int(number(text) * unit)
+
+    return amount
 
 
 def _offered() -> tuple[str, ...]:
