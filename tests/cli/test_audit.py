@@ -54,3 +54,18 @@ def test_bad_input_is_refused(path, tmp_path):
         result = run(*arguments)
         assert isinstance(result.exception, ValueError)
         assert sentence in str(result.exception)
+
+
+def test_a_loop_that_cannot_run_is_refused_before_the_certificate_is_read(tmp_path):
+    result = run(tmp_path / "none.json", "--loop", "nowhere:loop")
+    assert "loop is 'nowhere:loop', but it cannot be imported" in str(result.exception)
+
+
+def test_progress_is_words_with_the_number_of_the_run(path):
+    events = []
+    minsep.audit(path, "torch", runs=3, canaries=64, seed=1, progress=events.append)
+    assert [str(event) for event in events] == [
+        "verifying the certificate",
+        *(f"auditing run {number} of 3" for number in (1, 2, 3)),
+    ]
+    assert [(event.done, event.total) for event in events[1:]] == [(0, 3), (1, 3), (2, 3)]

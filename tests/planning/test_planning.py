@@ -42,6 +42,32 @@ def test_separations_go_from_the_bands_to_the_epoch():
     assert {one.min_sep for one in candidates(replace(request, min_sep=20))} == {20}
 
 
+def test_the_first_candidate_is_there_before_other_strategies_are_made(monkeypatch):
+    made = []
+    real = Candidate.design
+
+    def design(candidate, request):
+        made.append(candidate)
+        return real(candidate, request)
+
+    class FirstFoundError(Exception):
+        pass
+
+    def found(candidate):
+        assert candidate.scheme == "poisson"
+        raise FirstFoundError
+
+    monkeypatch.setattr(Candidate, "design", design)
+    with pytest.raises(FirstFoundError):
+        minsep.plan(2000, 20, 100, 2.0, 1e-3, estimate=True, found=found)
+    assert [one.scheme for one in made] == ["poisson"]
+
+
+def test_schemes_that_cannot_be_run_are_named_in_words():
+    with pytest.raises(ValueError, match=r"^schemes is cyclic-poisson, but none of them can be run: "):
+        minsep.plan(2000, 20, 100, 2.0, 1e-3, user_bound=3, schemes=["cyclic-poisson"])
+
+
 def test_the_plan_is_certified_and_no_worse_than_any_baseline(small_plan):
     assert small_plan.certificate.passed
     assert small_plan.certificate.mechanism == small_plan.mechanism

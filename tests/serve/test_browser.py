@@ -1,6 +1,7 @@
 """The page in a real Chromium: every control, from the first number to the saved certificate."""
 
 import importlib.util
+import itertools
 import json
 import math
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from minsep.cli.app import app
 from tests.serve.conftest import TINY, Served
 
 PLOTS = ["plot-epsilon", "plot-bands", "plot-separation", "plot-memory", "plot-attacker"]
+HERE = Path(__file__).parent
 PATIENT = 120_000  # milliseconds: other work may be on the machine
 BOUND = "async (numbers) => (await import('/assets/attacker.js')).truePositives(...numbers)"
 SLOW = {"examples": "60000", "batch_size": "512", "iterations": "2000", "epsilon": "4", "delta": "1e-5"}
@@ -90,7 +92,7 @@ def test_the_page_answers_and_every_plot_draws(browser: Any, served: Served, wid
         assert "token" not in page.url
         assert "should be about (4, 0.001)-DP" in page.inner_text("#sentence")
         assert page.inner_text("#kind") == "Estimate"
-        assert "do not train by it" in page.inner_text("#remark")
+        assert "do not train with it" in page.inner_text("#remark")
         for name in PLOTS:
             assert page.locator(f"#{name} .main-svg .trace").count() >= 1, name
             assert page.inner_text(f"#{name.replace('plot', 'caption')}")
@@ -129,6 +131,50 @@ def test_a_field_and_its_slider_are_one_and_the_address_is_the_plan(browser: Any
         assert page.input_value("#momentum") == "0.5"
         assert not page.is_checked("[name=scheme][value=min-sep]")
         assert "momentum 0.5" in page.inner_text("#numbers")
+
+
+def test_nothing_is_certified_before_it_is_checked(browser: Any, served: Served) -> None:
+    with opened(browser, served, EXACT) as page:
+        answered(page)
+        page.fill("#delta", "lots")
+        assert page.is_disabled("#certify")
+        until(page, "document.getElementById('delta-problem').textContent !== ''")
+        # What was accepted stands beside its field no more, long before anything is estimated.
+        page.route("**/api/estimate", lambda route: route.fulfill(body=""))
+        page.fill("#delta", "1e-4")
+        assert page.is_disabled("#certify")
+        until(page, "!document.getElementById('certify').disabled")
+        assert page.inner_text("#delta-problem") == ""
+        page.unroute("**/api/estimate")
+
+
+def test_the_task_in_a_line_follows_what_is_typed(browser: Any, served: Served) -> None:
+    with opened(browser, served, EXACT) as page:
+        answered(page)
+        page.fill("#examples", "1,500")
+        assert page.inner_text("#about") == "1,500 examples, batches of 50, 50 iterations"
+        page.fill("#iterations", "some")
+        assert page.inner_text("#about") == "1,500 examples, batches of 50, \u2013 iterations"
+        page.fill("#iterations", "50")
+        answered(page)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_moves_and_headlines_stand_for_a_while(browser: Any, served: Served, width: int) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    context.set_default_timeout(PATIENT)
+    page = watched(context.new_page(), served)
+    page.add_init_script(path=HERE / "watch.js")
+    page.goto(f"{served.link}&{urlencode(TINY | {'examples': '20000', 'batch_size': '200', 'iterations': '400'})}")
+    answered(page)
+    page.wait_for_timeout(500)
+    assert page.evaluate("window.shift") < 0.1
+    headlines = page.evaluate("window.headlines")
+    assert "should be about" in headlines[-1][1]
+    moments = [moment for moment, text in headlines[:-1] if text.startswith("So far")]
+    assert all(later - earlier > 1900 for earlier, later in itertools.pairwise(moments))
+    assert page.problems == []
+    context.close()
 
 
 def test_presets_fill_in_the_form(browser: Any, served: Served) -> None:
@@ -278,8 +324,28 @@ def test_cancel_reload_and_two_windows(browser: Any, served: Served) -> None:
         before = page.locator("#runs-list .run").count()
         page.locator("#runs-list .run:nth-child(1)").get_by_text("Delete").click()
         until(page, f"document.querySelectorAll('#runs-list .run').length === {before - 1}")
+        assert page.is_hidden("#ask")  # nothing was certified
         answered(other)
         assert other.problems == []
+
+
+def test_a_certified_run_is_deleted_only_after_a_question(browser: Any, served: Served) -> None:
+    with opened(browser, served, EXACT | {"schemes": "poisson"}) as page:
+        answered(page)
+        run = certified(page)
+        name = run.get_attribute("id")
+        run.get_by_text("Delete").click()
+        page.wait_for_selector("#ask[open]")
+        assert page.inner_text("#ask-words").startswith("Delete the certified run (4, 0.001)-DP for 1,000 examples")
+        assert page.evaluate("document.activeElement.textContent") == "Keep it"
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#ask", state="hidden")
+        assert page.evaluate("document.activeElement.textContent") == "Delete"
+        assert page.locator(f"#{name}").count() == 1
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Delete it").click()
+        page.wait_for_selector(f"#{name}", state="detached")
+        assert page.evaluate("document.activeElement.id") == "runs"
 
 
 @pytest.mark.slow
@@ -297,9 +363,9 @@ def test_two_plans_side_by_side(browser: Any, served: Served) -> None:
         boxes.nth(0).check()
         boxes.nth(1).check()
         rows = page.locator("#comparison tr.differs").all_inner_texts()
-        assert any(row.startswith("epsilon") for row in rows)
+        assert any(row.startswith("Epsilon (ε)") for row in rows)
         assert any(row.startswith("noise multiplier") for row in rows)
-        assert not any(row.startswith("delta") for row in rows)
+        assert not any(row.startswith("Delta (δ)") for row in rows)
         page.get_by_label("Only what differs").check()
         assert page.locator("#comparison tr.same").count() == 0
 
@@ -309,6 +375,11 @@ def test_the_plots_are_linked(browser: Any, served: Served) -> None:
         answered(page)
         page.wait_for_selector("#plot-bands .ytitle")
         assert page.inner_html("#plot-bands .ytitle") == "error"
+        ticks = [float(text) for text in page.locator("#plot-epsilon .ytick text").all_text_contents()]
+        assert len(ticks) >= 3
+        assert ticks == sorted(ticks)
+        assert "recommended" in page.inner_text("#ranking-table tbody tr:first-child")
+        assert "recommended" in page.inner_text("#ranking-words")
         page.get_by_text("Noise", exact=True).click()
         until(page, "document.querySelector('#plot-bands .ytitle').textContent === 'noise multiplier'")
         page.evaluate("document.getElementById('plot-epsilon').emit('plotly_click', {points: [{x: 8}]})")
@@ -362,10 +433,14 @@ def test_keyboard_alone(browser: Any, served: Served) -> None:
         assert page.evaluate("document.activeElement.className") == "skip"
         page.keyboard.press("Enter")
         assert page.evaluate("document.activeElement.id") == "answer"
+        assert page.is_enabled("#certify")  # to go to another place is no change of the task
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.id") == "certify"
         outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert outline == "solid"
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#runs-list .run:first-child .chip.good")
+        assert page.evaluate("document.activeElement.id") == "certify"
 
 
 def test_hostile_addresses_stay_words(browser: Any, served: Served) -> None:

@@ -43,7 +43,7 @@ OPTIONS = {
             {"min_sep": "Separation of b-min-sep is 21, but it must be an integer of at least 1 and at most 20."},
         ),
         ({"schemes": "poisson,nothing"}, {"schemes": "Schemes to try is 'nothing', but it must be one of 'poisson'"}),
-        ({"schemes": ""}, {"schemes": "Schemes to try is '', but it must be one of"}),
+        ({"schemes": ""}, {"schemes": "Schemes to try is empty: choose at least one."}),
         (
             {"user_bound": "0"},
             {"user_bound": "Examples per user is 0, but it must be an integer of at least 1 and at most"},

@@ -4,6 +4,8 @@ import asyncio
 import json
 import os
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -16,6 +18,17 @@ from minsep.serve.workers import Send, messages
 from tests.cli.command_line import run
 from tests.serve.conftest import TINY, Served, serving
 from tests.serve.conftest import run as run_apart
+
+
+def test_workers_can_warm_up_before_the_server_is_loaded() -> None:
+    code = """
+import sys, minsep.cli.app
+from minsep.serve.workers import begin_warming
+begin_warming()
+assert not {"minsep.serve.server", "minsep.planning.planner"} & set(sys.modules)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
 
 
 def counting(send: Send, last: int) -> None:

@@ -57,7 +57,7 @@ def audit(
         seed: A seed that makes the coins, and the runs of loops that use their seed, reproducible. None takes the
             system's entropy.
         verify: Whether to draw the samples of the certificate again first. A certificate that does not hold is refused.
-        progress: A function that is called with a `Progress` after every run.
+        progress: A function that is called with a `Progress` before every run, and before the certificate is verified.
 
     Examples:
         >>> import minsep
@@ -69,6 +69,10 @@ def audit(
         >>> result.passed, result.trials, 0.5 < result.lower_bound < 4.0
         (True, 4096, True)
     """
+    function, name = loop_of(loop)
+    tell = progress or _nothing
+    if verify:
+        tell(Progress("verifying", "the certificate"))
     certificate = accept_certificate(certificate, verify=verify).certificate
     mechanism = certificate.mechanism
     failure_probability = validate.real(
@@ -87,7 +91,6 @@ def audit(
             f"canaries is {canaries}, but the certificate cuts batches, which ties the canaries of a run together: it "
             "must be 1."
         )
-    function, name = loop_of(loop)
     mechanism, each = _with_users(mechanism, canaries)
     key = Key.of(seed)
     statistic = Statistic.of(mechanism, runs * canaries, key.derive("statistic"))
@@ -96,6 +99,7 @@ def audit(
     tally = Tally(mechanism, statistic)
     coins = KeyedWords(key.derive("coins"))
     for number in range(runs):
+        tell(Progress("auditing", f"run {number + 1:,} of {runs:,}", number, runs))
         run = CanaryRun(
             mechanism,
             present=coins_of(coins.take(number, canaries)),
@@ -107,8 +111,6 @@ def audit(
         )
         function(run)
         tally.add(run.observed())
-        if progress is not None:
-            progress(Progress("auditing", f"{name}: run {number + 1:,} of {runs:,}", number + 1, runs))
     present, absent = tally.log_ratios
     bounds = [rule.bound(present, absent, certificate.delta, bound_chance) for rule in rules]
     return Audit(
@@ -155,3 +157,7 @@ def _points(statistic: Statistic, present: FloatArray, absent: FloatArray) -> tu
         )
         for threshold in thresholds
     )
+
+
+def _nothing(event: Progress) -> None:
+    pass

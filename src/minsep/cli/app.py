@@ -15,7 +15,9 @@ from minsep.cli.batches import batches
 from minsep.cli.bound import bound
 from minsep.cli.certify import calibrate, certify, delta, epsilon, verify
 from minsep.cli.compare import compare
-from minsep.cli.options import Command, in_flags
+from minsep.cli.help import Group
+from minsep.cli.options import Offering, in_flags
+from minsep.cli.output import say
 from minsep.cli.plan import plan
 from minsep.cli.serve import serve
 from minsep.cli.statement import statement
@@ -25,6 +27,8 @@ BAD_INPUT, INTERRUPTED = 2, 130
 SOON = 0.05
 
 app = typer.Typer(
+    cls=Group,
+    context_settings={"help_option_names": ["--help", "-h"]},
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -72,7 +76,7 @@ def stoppable(command: Callable[..., None]) -> Callable[..., None]:
                 if isinstance(journal, str | os.PathLike) and os.path.exists(journal)
                 else "Nothing was written."
             )
-            print(f"Stopped{under_way}. {written}", file=sys.stderr)
+            say(f"Stopped{under_way}. {written}", to_error=True)
             raise typer.Exit(INTERRUPTED) from None
         finally:
             signal.signal(signal.SIGINT, inherited)
@@ -129,7 +133,7 @@ COMMANDS = (
 )
 
 for command in COMMANDS:
-    app.command(cls=Command)(stoppable(_in_flags(command)))
+    app.command(cls=Offering)(stoppable(_in_flags(command)))
 
 
 def main() -> None:
@@ -138,13 +142,11 @@ def main() -> None:
         app()
     except (ValueError, OSError, ImportError) as error:
         for sentence in str(error).splitlines():
-            print(f"Error: {sentence}", file=sys.stderr)
+            say(f"Error: {sentence}", to_error=True)
         sys.exit(BAD_INPUT)
     except ArithmeticError as error:
-        print(f"Error: These numbers are too large or too small to compute with: {error}.", file=sys.stderr)
+        say(f"Error: These numbers are too large or too small to compute with: {error}.", to_error=True)
         sys.exit(BAD_INPUT)
     except MemoryError as error:
-        print(
-            f"Error: There is not enough memory for these numbers: {error or 'choose smaller ones'}.", file=sys.stderr
-        )
+        say(f"Error: There is not enough memory for these numbers: {error or 'choose smaller ones'}.", to_error=True)
         sys.exit(BAD_INPUT)

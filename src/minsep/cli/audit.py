@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from minsep.cli.options import WORK, Json, Seed, command, counting, measuring
-from minsep.cli.output import Files, print_grid, print_table, report_checks
+from minsep.cli.help import OUTPUT, WORK
+from minsep.cli.options import Json, Seed, Verify, command, counting, measuring
+from minsep.cli.output import Files, print_grid, print_table, report_checks, say
 from minsep.cli.progress import Bar
 
 ALARM = 1
@@ -29,9 +30,10 @@ def audit(
         float, measuring("Largest probability of an alarm about a correct loop.", rich_help_panel=WORK)
     ] = 1e-6,
     seed: Seed = None,
-    verify: Annotated[bool, typer.Option(help="Check the certificate first.")] = True,
+    verify: Verify = True,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw false against true positives to this file, .png or .svg.")
+        Path | None,
+        typer.Option(help="Draw false against true positives to this file, .png or .svg.", rich_help_panel=OUTPUT),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -97,4 +99,4 @@ def _print(result: Any, files: Files) -> None:
             for check in result.checks
         ],
     )
-    print("\n".join([*result.alarms, result.statement]))
+    say("\n".join([*result.alarms, result.statement]))

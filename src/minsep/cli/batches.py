@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from minsep.cli.help import OUTPUT
 from minsep.cli.options import CertifiedSetting, Json, Seed, command
 from minsep.cli.output import Files, print_json, print_table
 from minsep.cli.progress import Bar
@@ -26,6 +27,7 @@ def batches(
             "-o",
             help="Write the indices to this file, readable only by its owner: .npz (indices, offsets), .csv or "
             ".parquet (rows of iteration and index), or .jsonl (one list per line).",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     json: Json = False,

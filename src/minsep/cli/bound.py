@@ -5,11 +5,13 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from minsep.cli.options import Json
+from minsep.cli.help import OUTPUT
+from minsep.cli.options import Json, command
 from minsep.cli.output import Files, print_json, print_table
 from minsep.cli.progress import Bar
 
 
+@command
 def bound(
     edges: Annotated[
         Path,
@@ -32,7 +34,12 @@ def bound(
     seed: Annotated[int, typer.Option(help="Seed of ties and of the random order in which examples are tried.")] = 0,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write the ids of the kept examples to this .csv or .parquet file."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="Write the ids of the kept examples to this .csv or .parquet file.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     json: Json = False,
 ) -> None:

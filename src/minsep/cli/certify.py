@@ -1,7 +1,6 @@
 """`minsep certify`, `calibrate`, `verify`, `delta` and `epsilon`: how private a mechanism is."""
 
 import math
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +21,7 @@ from minsep.cli.options import (
     budget_checks,
     command,
 )
-from minsep.cli.output import Files, print_json, print_table, print_training
+from minsep.cli.output import Files, print_json, print_table, print_training, say
 from minsep.cli.progress import Bar
 
 REFUSED = 1
@@ -67,7 +66,7 @@ def certify(
         advice = "" if certificate.passed else _advice(mechanism, epsilon, delta)
     _report(certificate, files, json)
     if advice:
-        print(advice, file=sys.stderr if json else sys.stdout)
+        say(advice, to_error=json)
     _finish(certificate, files)
 
 
@@ -103,7 +102,7 @@ def calibrate(
             progress=bar.tell,
         )
     if calibration.fallback:
-        print(calibration.fallback, file=sys.stderr if json else sys.stdout)
+        say(calibration.fallback, to_error=json)
     _report(calibration.certificate, files, json)
     if output is not None and calibration.certificate.passed and not json and not files.failed:
         from minsep.training.snippet import training_lines
@@ -139,7 +138,7 @@ def verify(
     if json:
         print_json({"holds": result.holds, "reason": result.reason, "caveats": list(result.caveats)})
     else:
-        print("\n".join([result.reason, *result.caveats]))
+        say("\n".join([result.reason, *result.caveats]))
     if not result.holds:
         raise typer.Exit(REFUSED)
 
@@ -197,7 +196,7 @@ def _report(certificate: Any, files: Files, json: bool) -> None:
     rows |= proof_rows(certificate)
     rows["Certified"] = outcome_in_words(certificate)
     print_table(f"({certificate.epsilon:g}, {certificate.delta:g})-DP", rows | files.rows())
-    print(certificate.statement)
+    say(certificate.statement)
     if files.failed:
         print(certificate.to_json())
 
@@ -205,7 +204,7 @@ def _report(certificate: Any, files: Files, json: bool) -> None:
 def _finish(certificate: Any, files: Files) -> None:
     files.finish()
     if certificate.passed and certificate.conditional:
-        print("CONDITIONAL: this certificate rests on an assumption that is not proven.", file=sys.stderr)
+        say("CONDITIONAL: this certificate rests on an assumption that is not proven.", to_error=True)
     if not certificate.passed:
         raise typer.Exit(REFUSED)
 

@@ -5,11 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
-from minsep.cli.options import Cluster, Journal, Json, Workers, counting, measuring
-from minsep.cli.output import Files, print_grid, print_json, report_checks
+from minsep.cli.help import OUTPUT
+from minsep.cli.options import Cluster, Journal, Json, Workers, command, counting, measuring
+from minsep.cli.output import Files, print_grid, print_json, report_checks, say
 from minsep.cli.progress import Bar
 
 
+@command
 def compare(
     iterations: Annotated[int, counting("Number of training steps.")] = 1024,
     delta: Annotated[float, measuring("Privacy budget delta.")] = 1e-3,
@@ -28,8 +30,12 @@ def compare(
     workers: Workers = None,
     cluster: Cluster = None,
     journal: Journal = None,
-    report: Annotated[Path | None, typer.Option(help="Write an HTML page to this file.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write the heat maps to this .png or .svg file.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write an HTML page to this file.", rich_help_panel=OUTPUT)
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write the heat maps to this .png or .svg file.", rich_help_panel=OUTPUT)
+    ] = None,
     json: Json = False,
 ) -> None:
     """Estimate and compare the mean squared errors of b-min-sep, cyclic Poisson and balls-in-bins.
@@ -76,7 +82,7 @@ def compare(
             rows,
         )
     how = "Calibrated by the paper's verifier" if verified else "Estimates"
-    print(f"{how} for {iterations:,} iterations, delta {delta:g}, at most {max_bands} bands; below 1 is better.")
+    say(f"{how} for {iterations:,} iterations, delta {delta:g}, at most {max_bands} bands; below 1 is better.")
     for name, path in files.rows().items():
         print(f"{name}: {path}")
     files.finish()

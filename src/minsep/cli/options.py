@@ -4,23 +4,23 @@ A group of options is a dataclass. A command that takes one as a parameter gets 
 `command`, and receives the filled-in group. What a request asks, `planning.request` says.
 """
 
+import copy
 import functools
 import inspect
 import math
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 import typer.models
-from typer.core import TyperCommand
 
+from minsep.cli.help import MECHANISM, OUTPUT, WORK, Command, choices_of, word_of
 from minsep.cli.numbers import count, number
 from minsep.core.question import Question, renamed
-from minsep.planning.request import default_of, questions
+from minsep.planning.request import TASK, default_of, questions
 
-WORK = "The work"
 QUESTIONS = questions()
 
 
@@ -40,16 +40,19 @@ def option(question: Question) -> Any:
     if question.switch or question.choices is not None:
         return typer.Option(*question.flags, help=question.help, **more)
     if question.unit != 1:
-        in_units = functools.partial(_in_units, unit=question.unit)
+        in_units = _in_units(question.unit)
         return typer.Option(*question.flags, help=question.help, parser=in_units, metavar="NUMBER", **more)
     return (counting if question.whole else measuring)(question.help, *question.flags, **more)
 
 
-def _in_units(text: str, unit: int) -> int:
-    value = number(text)
-    if not math.isfinite(value):
-        raise typer.BadParameter(f"{text} is not a finite number.")
-    return int(value * unit)
+def _in_units(unit: int) -> Callable[[str], int]:
+    def amount(text: str) -> int:  # a partial function has no name, which Click asks for
+        value = number(text)
+        if not math.isfinite(value):
+            raise typer.BadParameter(f"{text} is not a finite number.")
+        return int(value * unit)
+
+    return amount
 
 
 def _offered() -> tuple[str, ...]:
@@ -65,17 +68,21 @@ MaxBatchSize = Annotated[int | None, option(QUESTIONS["max_batch_size"])]
 Epsilon = Annotated[float, option(QUESTIONS["epsilon"])]
 Delta = Annotated[float, option(QUESTIONS["delta"])]
 ModelSize = Annotated[
-    int | None, counting("Number of trained parameters: it sizes the reserve that is kept for rounding.")
+    int | None,
+    counting("Number of trained parameters: it sizes the reserve that is kept for rounding.", rich_help_panel=TASK),
 ]
-Bands = Annotated[int, counting("Number of diagonals of the strategy matrix.")]
+Bands = Annotated[int, counting("Number of diagonals of the strategy matrix.", rich_help_panel=MECHANISM)]
 MinSep = Annotated[
     int | None,
     counting(
-        "Fewest iterations between participations of an example, where the scheme lets you choose. Default: the bands."
+        "Fewest iterations between participations of an example, where the scheme lets you choose. Default: the bands.",
+        rich_help_panel=MECHANISM,
     ),
 ]
-Scheme = Annotated[str, typer.Option(help="How batches are sampled.")]
-NoiseMultiplier = Annotated[float, measuring("Standard deviation of the noise divided by the clip norm.")]
+Scheme = Annotated[str, typer.Option(help="How batches are sampled.", rich_help_panel=MECHANISM)]
+NoiseMultiplier = Annotated[
+    float, measuring("Standard deviation of the noise divided by the clip norm.", rich_help_panel=MECHANISM)
+]
 Seed = Annotated[
     int | None,
     typer.Option(help="Seed for a reproducible run. Default: the system's entropy.", rich_help_panel=WORK),
@@ -92,7 +99,10 @@ Cluster = Annotated[
         rich_help_panel=WORK,
     ),
 ]
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the certificate to this file.")]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="Write the certificate to this file.", rich_help_panel=OUTPUT),
+]
 Journal = Annotated[
     Path | None,
     typer.Option(
@@ -100,7 +110,8 @@ Journal = Annotated[
         rich_help_panel=WORK,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+Verify = Annotated[bool, typer.Option(help="Check the certificate first.", rich_help_panel=WORK)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.", rich_help_panel=OUTPUT)]
 
 MOST_EXAMPLES = 10**18
 
@@ -197,15 +208,22 @@ class CertifiedSetting:
     examples: Examples
     batch_size: Annotated[float | None, option(QUESTIONS["batch_size"])] = None
     iterations: Annotated[int | None, option(QUESTIONS["iterations"])] = None
-    bands: Annotated[int | None, counting("Number of diagonals of the strategy matrix. Default: 1.")] = None
+    bands: Annotated[
+        int | None, counting("Number of diagonals of the strategy matrix. Default: 1.", rich_help_panel=MECHANISM)
+    ] = None
     min_sep: MinSep = None
-    scheme: Annotated[str | None, typer.Option(help="How batches are sampled. Default: min-sep.")] = None
+    scheme: Annotated[
+        str | None, typer.Option(help="How batches are sampled. Default: min-sep.", rich_help_panel=MECHANISM)
+    ] = None
     max_batch_size: MaxBatchSize = None
     certificate: Annotated[
         Path | None,
-        typer.Option(help="Draw the batches of this certificate's mechanism, instead of the options of a setting."),
+        typer.Option(
+            help="Draw the batches of this certificate's mechanism, instead of the options of a setting.",
+            rich_help_panel=MECHANISM,
+        ),
     ] = None
-    verify: Annotated[bool, typer.Option(help="Check the certificate first.")] = True
+    verify: Verify = True
 
     def design(self, *more: Callable[[], object]) -> Any:
         """Return the mechanism without its noise; problems with any of the options are reported together."""
@@ -299,7 +317,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         elif inspect.isclass(hint) and is_dataclass(hint):
             groups[name] = _of_group(hint)
         own = [parameter.replace(annotation=hint, kind=inspect.Parameter.KEYWORD_ONLY)]
-        parameters += groups.get(name, own)
+        parameters += map(_with_word, groups.get(name, own))
 
     @functools.wraps(function)
     def with_groups(**options: Any) -> None:
@@ -311,6 +329,17 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     with_groups.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     with_groups.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_groups
+
+
+def _with_word(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Return a parameter with a word for what it takes, where its option does not say it."""
+    kind, info = get_args(parameter.annotation)
+    info = copy.copy(info)
+    if isinstance(info, typer.models.ArgumentInfo):
+        info.metavar = parameter.name.upper()
+    elif info.metavar is None:
+        info.metavar = word_of(kind)
+    return parameter.replace(annotation=Annotated[kind, info])
 
 
 def in_flags(sentences: str, command: Callable[..., None]) -> str:
@@ -331,13 +360,7 @@ def in_flags(sentences: str, command: Callable[..., None]) -> str:
     return "\n".join(renamed(sentence, flags)[1] for sentence in sentences.splitlines())
 
 
-class Command(TyperCommand):
-    """A command whose help shows choices, which are looked up only then: that takes half a second."""
+class Offering(Command):
+    """A command whose help shows the choices of its questions, and the schemes."""
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help."""
-        choices = {field: one.choices for field, one in QUESTIONS.items() if one.choices} | {"scheme": _offered}
-        for parameter in self.params:
-            if parameter.name in choices:
-                parameter.metavar = f"[{'|'.join(choices[parameter.name]())}]"
-        super().format_help(ctx, formatter)
+    choices = choices_of(QUESTIONS) | {"scheme": _offered}

@@ -1,7 +1,10 @@
 """How results are printed and written."""
 
 import json
+import shutil
+import sys
 import tempfile
+import textwrap
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,6 +20,18 @@ from minsep.core.files import check_folder
 def print_json(result: dict[str, Any]) -> None:
     """Print a result for programs."""
     print(json.dumps(result, allow_nan=False))
+
+
+def say(sentences: str, *, to_error: bool = False) -> None:
+    """Print sentences; in a terminal no word is broken where its lines end."""
+    stream = sys.stderr if to_error else sys.stdout
+    if stream.isatty():
+        width = shutil.get_terminal_size().columns
+        lines = sentences.splitlines()
+        sentences = "\n".join(
+            textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False) for line in lines
+        )
+    print(sentences, file=stream)
 
 
 def print_table(title: str, rows: dict[str, str]) -> None:

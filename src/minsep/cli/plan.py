@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from minsep.cli.certify import REFUSED, proof_rows
+from minsep.cli.help import OUTPUT
 from minsep.cli.options import MOST_EXAMPLES, QUESTIONS, Answers, Journal, Json, Output, Work, command, option
-from minsep.cli.output import Files, print_grid, print_table, print_training, report_checks
+from minsep.cli.output import Files, print_grid, print_table, print_training, report_checks, say
 from minsep.cli.progress import Bar
 from minsep.planning.request import TASK
 
@@ -38,13 +39,18 @@ def plan(
         str | None,
         typer.Option(
             help="Most examples of one user, who is protected. With --edges several are compared, by default 1,2,4.",
+            metavar="INTEGERS",
             rich_help_panel=TASK,
         ),
     ] = None,
     journal: Journal = None,
     output: Output = None,
-    report: Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write a picture to this .png or .svg file.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write an HTML report to this file.", rich_help_panel=OUTPUT)
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write a picture to this .png or .svg file.", rich_help_panel=OUTPUT)
+    ] = None,
     json: Json = False,
 ) -> None:
     """Find and certify the strategy, sampling scheme and noise multiplier of least error at (epsilon, delta).
@@ -177,7 +183,7 @@ def _print_users(users: Any) -> None:
     ]
     headings = ["examples a user", "examples kept", "mechanism", "noise multiplier", "error", "error per example"]
     print_grid("Bounds on the examples of a user", headings, rows)
-    print(users.statement)
+    say(users.statement)
 
 
 def _as_data(result: Any) -> dict[str, Any]:
@@ -205,7 +211,7 @@ def _cap(result: Any) -> dict[str, Any]:
 
 def _print(result: Any, files: dict[str, str]) -> None:
     if result.fallback:
-        print(result.fallback)
+        say(result.fallback)
     tried = [candidate for candidate in result.table if candidate.error is not None]
     least = result.error
     rows = [
@@ -222,7 +228,7 @@ def _print(result: Any, files: dict[str, str]) -> None:
     print_grid(title, ["mechanism", "noise multiplier", "error", "relative to the plan"], rows)
     skipped = [candidate for candidate in result.table if candidate.skipped]
     if skipped:
-        print(f"Skipped: {len(skipped)}, such as {skipped[0].name}: {skipped[0].skipped}.")
+        say(f"Skipped: {len(skipped)}, such as {skipped[0].name}: {skipped[0].skipped}.")
     summary = {
         "Mechanism": result.chosen.name,
         "Noise multiplier": f"{result.mechanism.noise_multiplier:.5g}",
@@ -235,16 +241,16 @@ def _print(result: Any, files: dict[str, str]) -> None:
     }
     what = "Estimate" if result.estimated else "Plan"
     print_table(f"{what} for ({result.request.epsilon:g}, {result.request.delta:g})-DP", summary)
-    print(result.statement.removeprefix(result.fallback).lstrip())
+    say(result.statement.removeprefix(result.fallback).lstrip())
     if not result.estimated:
-        print(result.certificate.statement)
+        say(result.certificate.statement)
     from minsep.planning import rankings
 
     other = [found for found in rankings(result) if found.plan_error > _RELATIVE_ERROR_WORTH_SAYING * found.error]
     for found in other[:1]:
-        print(f"The ranking depends on the workload. {found.sentence}")
+        say(f"The ranking depends on the workload. {found.sentence}")
     if result.mechanism.noise_multiplier > _LARGE_NOISE_MULTIPLIER:
-        print(
+        say(
             f"Epsilon {result.request.epsilon:g} at these settings needs a noise multiplier of "
             f"{result.mechanism.noise_multiplier:.3g}; the error of {result.request.workload.name} is "
             f"{result.error:.3g} clip norms, with batches of {result.request.batch_size:g}. "

@@ -5,12 +5,14 @@ from typing import Annotated
 
 import typer
 
-from minsep.cli.options import WORK, Workers
+from minsep.cli.help import WORK
+from minsep.cli.options import Workers, command
 
 
+@command
 def serve(
     port: Annotated[int, typer.Option(help="Port on the loopback address; 0 is any that is free.")] = 8765,
-    folder: Annotated[Path, typer.Option(help="Folder that keeps the runs.")] = Path("minsep-runs"),
+    folder: Annotated[Path, typer.Option(help="Folder that keeps the runs.", metavar="FOLDER")] = Path("minsep-runs"),
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
     allow_host: Annotated[
         list[str] | None,
@@ -33,6 +35,9 @@ def serve(
         lambda: workers is None or validate.integer(workers=workers, at_least=1),
         lambda: _check_web(),
     )
+    from minsep.serve.workers import begin_warming
+
+    begin_warming()  # while the server itself is loaded
     from minsep.serve.server import run
 
     run(port, folder, browser, tuple(allow_host or ()), workers)

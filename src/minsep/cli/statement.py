@@ -5,30 +5,33 @@ from typing import Annotated, Literal
 
 import typer
 
+from minsep.cli.help import OUTPUT
 from minsep.cli.numbers import number
-from minsep.cli.options import Workers
-from minsep.cli.output import Files, print_table
+from minsep.cli.options import Workers, command
+from minsep.cli.output import Files, print_table, say
 from minsep.cli.progress import Bar
 
 _SUFFIXES = {"markdown": ".md", "html": ".html", "json": ".json"}
 
 
+@command
 def statement(
     certificates: Annotated[
         list[Path], typer.Argument(help="A certificate, or those of several runs on the same data.")
     ],
-    model: Annotated[str, typer.Option(help="The name of the model, for the title.")] = "",
-    data: Annotated[str, typer.Option(help="What it was trained on, in words.")] = "",
+    model: Annotated[str, typer.Option(help="The name of the model, for the title.", metavar="TEXT")] = "",
+    data: Annotated[str, typer.Option(help="What it was trained on, in words.", metavar="TEXT")] = "",
     delta: Annotated[
         float | None,
         typer.Option(parser=number, metavar="NUMBER", help="Delta of several runs together (default: their sum)."),
     ] = None,
     format: Annotated[
         Literal["markdown", "html", "json"] | None,
-        typer.Option(help="The format (default: that of the output's name, or markdown)."),
+        typer.Option(help="The format (default: that of the output's name, or markdown).", rich_help_panel=OUTPUT),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to this file: .md, .html or .json.")
+        Path | None,
+        typer.Option("--output", "-o", help="Write to this file: .md, .html or .json.", rich_help_panel=OUTPUT),
     ] = None,
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Do not verify the certificates; the statement says so.")
@@ -63,7 +66,7 @@ def statement(
         return
     files.write("output", result.save)
     print_table("Statement", {"Runs": f"{len(result.runs)}", **files.rows()})
-    print(result.summary)
+    say(result.summary)
     files.finish()
 
 

@@ -2,12 +2,13 @@
 
 import math
 
-from minsep.cli.options import Bands, Iterations, Json
+from minsep.cli.options import Bands, Iterations, Json, command
 from minsep.cli.output import print_json, print_table
 
 _COEFFICIENTS_SHOWN = 8
 
 
+@command
 def strategy(iterations: Iterations, bands: Bands, json: Json = False) -> None:
     """Show the strategy matrix of least error, and its error relative to independent noise.
 

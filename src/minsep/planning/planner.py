@@ -259,10 +259,8 @@ def _plan(request: Request, listed: list[Candidate], search: Search) -> Plan:
             f"must be at least {_sufficient_size(cut, request)}."
         )
     if not tried:
-        schemes = tuple(dict.fromkeys(one.scheme for one in listed))
-        raise ValueError(
-            f"schemes is {schemes!r}, but none of them can be run: {skipped[0].name}: {skipped[0].skipped}."
-        )
+        schemes = ", ".join(dict.fromkeys(one.scheme for one in listed))
+        raise ValueError(f"schemes is {schemes}, but none of them can be run: {skipped[0].name}: {skipped[0].skipped}.")
     tried = search.refine(tried)
     if request.tune:
         tried += search.tune(_worth_tuning(sorted(tried, key=error_of)))

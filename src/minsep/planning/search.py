@@ -1,7 +1,7 @@
 """The noise that each candidate needs, by estimates; and the certificate of the one that is chosen."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from minsep.accounting import (
@@ -59,16 +59,12 @@ class Search:
 
         Those that exact accounting cannot serve are skipped.
         """
-        designs = {candidate: candidate.design(self._request) for candidate in listed}
-        exact = [candidate for candidate, design in designs.items() if has_exact_curve(design)]
-        sampled = [candidate for candidate in listed if candidate not in exact]
         known: dict[tuple[bool, int], float] = {}
         tried = []
-        for place, candidate in enumerate([*exact, *sampled]):
+        for place, (candidate, design, exact) in enumerate(self._exact_first(listed)):
             self._tell("estimating", candidate.name, place, len(listed))
-            design = designs[candidate]
             apart = candidate.min_sep >= self._request.sizes.longest_separation
-            if candidate in exact:
+            if exact:
                 candidate = replace(candidate, exact=True)
                 try:
                     needed = exact_mechanism(
@@ -99,6 +95,17 @@ class Search:
             known[apart, candidate.bands] = needed
             tried.append(self._measured(candidate, needed))
         return tried
+
+    def _exact_first(self, listed: list[Candidate]) -> Iterator[tuple[Candidate, Design, bool]]:
+        """Yield candidates with their designs, each made when it is needed, and whether exact accounting serves it."""
+        sampled = []
+        for candidate in listed:
+            design = candidate.design(self._request)
+            if has_exact_curve(design):
+                yield candidate, design, True
+            else:
+                sampled.append((candidate, design, False))
+        yield from sampled
 
     def refine(self, tried: list[Candidate]) -> list[Candidate]:
         """Return the candidates, those that are still in the race with a better estimate."""

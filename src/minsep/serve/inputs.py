@@ -131,6 +131,8 @@ def _value(field: str, question: Question, text: object) -> Any:
     page = question.page
     assert page is not None
     value = question.read(field, checked_text(field, text))
+    if question.several and not value:
+        raise ValueError(f"{field} is empty: choose at least one.")
     return None if value is None else question.check(field, value, at_least=page.least, at_most=page.most)
 
 

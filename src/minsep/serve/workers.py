@@ -56,8 +56,16 @@ async def _end(process: Any, starting: "asyncio.Future[None]", ours: Connection)
     ours.close()
 
 
+def begin_warming() -> None:
+    """Start the process that others are forked from, and do not wait for it."""
+    if _CONTEXT.get_start_method() == "forkserver":
+        from multiprocessing.forkserver import ensure_running
+
+        ensure_running()
+
+
 async def warm_up() -> None:
-    """Start the process that others are forked from."""
+    """Wait until the process that others are forked from is warm."""
     async for _ in messages(_nothing):
         pass
 

@@ -20,7 +20,7 @@ export const certify = (inputs, patient) => send("POST", "/api/runs", { inputs, 
 export const cancel = (id) => send("POST", `/api/runs/${id}/cancel`, {});
 export const remove = (id) => send("DELETE", `/api/runs/${id}`);
 
-/** Call `tell` with each message about a plan. Returns false if the inputs were refused. */
+/** Call `tell` with each message about a plan; the first says whether the inputs are accepted. */
 export async function estimate(inputs, patient, signal, tell) {
   const response = await fetch("/api/estimate", {
     method: "POST", signal, headers: { "content-type": "application/json" }, body: JSON.stringify({ inputs, patient }),
@@ -29,6 +29,7 @@ export async function estimate(inputs, patient, signal, tell) {
     tell({ kind: "problem", ...(await refusal(response)) });
     return;
   }
+  tell({ kind: "accepted" });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {

@@ -5,6 +5,7 @@ import { STEPS, digits, parsed, position, typed, valueAt, whole } from "./number
 let spec;
 let needed;
 let changed = () => {};
+let seen = "";
 
 export function build(description, onChange) {
   spec = description;
@@ -22,7 +23,11 @@ export function build(description, onChange) {
     if (preset.value !== "") { write(spec.presets[Number(preset.value)].values); touched(); }
   });
   byId("task").addEventListener("submit", (event) => { event.preventDefault(); touched(); });
-  addEventListener("popstate", () => { readAddress(); changed(); });
+  addEventListener("popstate", () => {
+    if (location.search === seen) return; // only the place on the page changed
+    readAddress();
+    changed();
+  });
 }
 
 function shell(field, control, below) {
@@ -126,6 +131,7 @@ export function set(name, value) {
 
 export function readAddress() {
   const given = Object.fromEntries(new URLSearchParams(location.search));
+  seen = location.search;
   write(given);
   about();
 }
@@ -142,6 +148,7 @@ export function address() {
 /** Put the plan into the address bar: once it rests, as browsers refuse very many changes. */
 export function keepAddress() {
   history.replaceState(null, "", address() + location.hash);
+  seen = location.search;
 }
 
 function touched() {

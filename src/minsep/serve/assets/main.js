@@ -8,9 +8,13 @@ import * as plots from "./plots.js";
 import * as runs from "./runs.js";
 
 const PAUSE = 250;
+const CALM = 2000; // between two answers that are not the last one
 let state = null;
 let under = null;
 let pause = null;
+let shownAt = -CALM;
+let later = null;
+let sending = false;
 
 const speak = (text) => { byId("spoken").textContent = text; };
 
@@ -27,41 +31,43 @@ function bestOf({ answer: found, candidates }) {
 function changed() {
   clearTimeout(pause);
   under?.abort();
+  clearTimeout(later);
+  answer.about(numbersOf(form.read()));
   document.body.classList.add("stale");
+  byId("certify").disabled = true;
   byId("under-way").classList.remove("done");
   pause = setTimeout(() => { form.keepAddress(); explore(false); }, PAUSE);
 }
 
 async function explore(patient) {
   under?.abort();
+  clearTimeout(later);
+  shownAt = -CALM;
   const here = new AbortController();
   under = here;
   const texts = form.read();
   const found = new Map();
-  const next = { inputs: numbersOf(texts), candidates: [], epsilons: [], answer: null, best: null, done: false, asked: null };
-  let began = false;
+  const next = { inputs: numbersOf(texts), candidates: [], epsilons: [], answer: null, best: null, done: false, refused: false };
   byId("question").hidden = true;
   byId("under-way").classList.remove("done");
   byId("progress").removeAttribute("value");
   byId("progress-words").textContent = "starting";
   const tell = (message) => {
     if (here.signal.aborted) return;
-    if (!began && message.kind !== "problem") {
-      began = true;
+    if (message.kind === "accepted") {
       byId("problem").textContent = form.showProblems({});
       byId("certify").disabled = false;
-    }
-    if (message.kind === "candidate") {
+    } else if (message.kind === "candidate") {
       found.set([message.scheme, message.bands, message.min_sep, message.shrink].join(), message);
       next.candidates = [...found.values()];
     } else if (message.kind === "answer") next.answer = message;
     else if (message.kind === "epsilon") next.epsilons.push(message);
     else if (message.kind === "progress") progress(message);
     else if (message.kind === "question") ask(message);
-    else if (message.kind === "problem") problem(message, began);
+    else if (message.kind === "problem") { next.refused = true; problem(message); }
     else if (message.kind === "end") next.done = true;
     next.best = bestOf(next) ?? null;
-    if (next.best || next.done) show(next);
+    if (!next.refused && (next.best || next.done)) show(next, next.done || message.kind === "answer");
     if (message.kind === "answer") {
       byId("progress-words").textContent = `Estimated in ${duration(message.seconds)}.`;
       speak(message.statement);
@@ -78,7 +84,12 @@ async function explore(patient) {
   }
 }
 
-function show(next) {
+/** Show a state: at once if it is the first or the last one, else when what is shown has stood for a while. */
+function show(next, last) {
+  clearTimeout(later);
+  const wait = last ? 0 : shownAt + CALM - performance.now();
+  if (wait > 0) { later = setTimeout(() => show(next, true), wait); return; }
+  shownAt = performance.now();
   state = next;
   document.body.classList.remove("stale");
   answer.show(state);
@@ -96,23 +107,27 @@ function ask({ detail }) {
   speak(detail);
 }
 
-function problem({ problems }, began) {
+function problem({ problems }) {
+  clearTimeout(later);
   const rest = form.showProblems(problems);
   byId("problem").textContent = rest;
   byId("certify").disabled = true;
   const count = Object.keys(problems).length;
   byId("kind").textContent = "Not a plan yet";
   byId("kind").className = "chip bad";
-  byId("sentence").textContent = count > 1 ? `${count} numbers need a change` : began || rest ? "This cannot be planned" : "One number needs a change";
+  byId("sentence").textContent = count > 1 ? `${count} numbers need a change` : rest ? "This cannot be planned" : "One number needs a change";
   byId("remark").textContent = "";
   speak(Object.values(problems).join(" "));
 }
 
-/** Ask a question in a dialog. */
-function asks(words) {
+/** Ask a question in a dialog; what cannot be undone is not what the return key does. */
+function asks(words, { yes = "Go on", no = "No", final = false } = {}) {
   const dialog = byId("ask");
   byId("ask-words").textContent = words;
+  byId("ask-yes").textContent = yes;
+  byId("ask-no").textContent = no;
   dialog.showModal();
+  if (final) byId("ask-no").focus();
   return new Promise((answered) => {
     byId("ask-yes").onclick = () => { dialog.close(); answered(true); };
     byId("ask-no").onclick = () => { dialog.close(); answered(false); };
@@ -121,11 +136,17 @@ function asks(words) {
 }
 
 async function certify() {
-  const button = byId("certify");
-  button.disabled = true;
-  const { ok, data } = await runs.certify(form.read(), asks);
-  if (!ok && data.problems) problem(data, false);
-  else button.disabled = false;
+  if (sending) return;
+  sending = true; // a button that is disabled would lose the focus
+  try {
+    const { ok, data } = await runs.certify(form.read(), asks);
+    if (!ok && data.problems) {
+      problem(data);
+      document.querySelector("#task [aria-invalid=true]")?.focus();
+    }
+  } finally {
+    sending = false;
+  }
 }
 
 const { data: description } = await api.form();
@@ -138,5 +159,7 @@ byId("certify").addEventListener("click", certify);
 byId("go-on").addEventListener("click", () => explore(true));
 byId("copy-link").addEventListener("click", (event) => copy(location.origin + location.pathname + form.address(), event.target));
 for (const choice of document.querySelectorAll("[name=quantity]")) choice.addEventListener("change", () => state && plots.draw(state));
-runs.build(description, speak);
+runs.build(description, speak, asks);
+answer.about(numbersOf(form.read()));
+document.body.classList.remove("building");
 explore(false);

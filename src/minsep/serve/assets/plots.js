@@ -7,6 +7,7 @@ const INK = "#1c2430", QUIET = "#5a6473", GRID = "#dfe3e8", BLUE = "#2458c6", GR
 const FONT = "-apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
 const STAR = { symbol: "star", size: 14, color: GOLD, line: { width: 1, color: INK } };
 const BYTES = 4;
+const LEAST_TICKS = 3;
 const night = matchMedia("(prefers-color-scheme: dark)");
 const touch = matchMedia("(pointer: coarse)");
 const FIGURES = [
@@ -34,14 +35,16 @@ export function build(description, { onEpsilon }) {
   }
   // Plotly brings styles of maps along, which the policy forbids and nothing here needs: it looks whether they are there.
   for (const id of spec.foreign_styles) document.head.append(element("meta", { id }));
-  ready = new Promise((done, failed) => {
+  byId("plot-epsilon").onEpsilon = onEpsilon;
+  night.addEventListener("change", () => { if (last !== null) draw(last); });
+}
+
+/** Load Plotly once there is something to draw: its script is long, and the first answer should not wait for it. */
+function loaded() {
+  ready ??= new Promise((done, failed) => {
     document.head.append(element("script", { src: "/assets/plotly.min.js", onload: done, onerror: failed }));
   });
-  ready.then(() => {
-    byId("plot-epsilon").onEpsilon = onEpsilon;
-    if (last !== null) draw(last);
-  });
-  night.addEventListener("change", () => { if (last !== null) draw(last); });
+  return ready;
 }
 
 /** Draw soon; of several requests at once only the last is drawn. */
@@ -49,8 +52,8 @@ export function draw(state) {
   last = state;
   if (waiting !== null) return;
   waiting = setTimeout(async () => {
+    await loaded();
     waiting = null;
-    await ready;
     epsilonPlot(last);
     bandsPlot(last);
     separationPlot(last);
@@ -103,6 +106,21 @@ function bestBy(candidates, key) {
   return best;
 }
 
+/** Ticks of a logarithmic axis that read in order, as few as show the range. */
+function logTicks(values) {
+  const known = values.filter((value) => value > 0);
+  const [least, most] = [Math.min(...known), Math.max(...known)];
+  if (!known.length) return [];
+  const steps = [[1], [1, 2, 5], [1, 1.5, 2, 3, 4, 5, 6, 8], [1, 1.2, 1.4, 1.6, 1.8, 2, 2.2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9]];
+  for (const step of steps) {
+    const ticks = [];
+    for (let power = Math.floor(Math.log10(least)); power <= Math.log10(most); power += 1) {
+      ticks.push(...step.map((one) => Number((one * 10 ** power).toPrecision(2))).filter((tick) => tick >= 0.95 * least && tick <= 1.05 * most));
+    }
+    if (ticks.length >= LEAST_TICKS || step === steps.at(-1)) return ticks;
+  }
+}
+
 function epsilonPlot({ candidates, epsilons, best, inputs }) {
   const epsilon = inputs.epsilon;
   const dpSgd = candidates.find(({ scheme }) => scheme === "poisson");
@@ -123,9 +141,10 @@ function epsilonPlot({ candidates, epsilons, best, inputs }) {
     best ? { type: "scatter", mode: "markers", x: [epsilon], y: [best.error], name: "you are here", marker: STAR, hovertemplate: "ε = %{x:g}<br>error %{y:.4g}<extra>you are here</extra>" } : null,
   ].filter(Boolean);
   const ticks = [...new Set(lines.flatMap(({ points }) => points.map(([x]) => x)))].sort((left, right) => left - right);
+  const heights = logTicks(lines.flatMap(({ points }) => points.map(([, y]) => y)));
   show("epsilon", data, layout("ε", "error", {
     xaxis: { type: "log", tickvals: ticks, ticktext: ticks.map((tick) => digits(tick, 2)) },
-    yaxis: { type: "log", dtick: "D2" },
+    yaxis: { type: "log", tickvals: heights, ticktext: heights.map((tick) => digits(tick, 3)) },
   }));
   const ratio = best && dpSgd ? dpSgd.error / best.error : null;
   tell("epsilon",

@@ -17,10 +17,12 @@ let onlyDifferences = false;
 let newest = null;
 let spoken = () => {};
 let failures = 0;
+let asks = async () => true;
 
-export function build(description, speak) {
+export function build(description, speak, ask) {
   fields = description.fields;
   spoken = speak;
+  asks = ask;
   document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
   refresh();
 }
@@ -115,7 +117,7 @@ function runCard(run) {
     parts.push(element(
       "div", { class: "actions" }, ...links,
       element("a", { class: "button", href: `?${new URLSearchParams(run.texts)}` }, "Explore it"),
-      element("button", { type: "button", onclick: () => act(api.remove, run) }, "Delete"),
+      element("button", { type: "button", onclick: () => remove(run) }, "Delete"),
     ));
     if (run.result.statement) parts.push(repeat(run));
   }
@@ -143,7 +145,15 @@ function follow(card, { progress }) {
 
 async function act(how, run) {
   await how(run.id);
-  refresh();
+  await refresh();
+}
+
+/** Delete a run; what is certified only after a question. */
+async function remove(run) {
+  const words = `Delete the certified run ${title(run)}, with its certificate? This cannot be undone.`;
+  if (run.state === "certified" && !(await asks(words, { yes: "Delete it", no: "Keep it", final: true }))) return;
+  await act(api.remove, run);
+  byId("runs").focus();
 }
 
 /** What was certified last, beside the answer. */
