@@ -172,6 +172,8 @@ def test_plan_writes_its_certificate_report_and_picture(tmp_path):
     assert result.returncode == 0, result.stderr
     assert "\x1b" not in result.stderr  # no bar without a terminal; matplotlib may speak of its caches
     assert "mechanisms, ranked by estimates" in result.stdout
+    assert "(chosen)" in result.stdout
+    assert "less error than DP-SGD" in " ".join(result.stdout.replace("│", " ").split())
     assert "Train with" in result.stdout
     assert all(path.stat().st_size > 1000 for path in files.values())
     assert minsep.verify(minsep.Certificate.load(files["certificate.json"])).holds
@@ -199,6 +201,9 @@ def test_plan_as_json_has_the_whole_table():
     found = json.loads(result.stdout)
     assert {one["scheme"] for one in found["table"]} == {"poisson", "cyclic-poisson"}
     assert found["certificate"]["passed"]
+    dp_sgd = next(one for one in found["table"] if one["scheme"] == "poisson")
+    assert found["against_dp_sgd"]["its_error"] == dp_sgd["error"]
+    assert found["headline"].endswith("at epsilon 4")
 
 
 def test_compare_prints_ratios(tmp_path):
@@ -429,6 +434,9 @@ def test_edges_of_a_budget_are_refused_skipped_or_answered():
     assert tiny.returncode == 0, tiny.stderr
     found = json.loads(tiny.stdout)
     assert found["certificate"]["passed"]
+    dp_sgd = next(one for one in found["table"] if one["scheme"] == "poisson")
+    assert found["against_dp_sgd"]["its_error"] == dp_sgd["error"]
+    assert found["headline"].endswith("at epsilon 4")
     skipped = {one["scheme"] for one in found["table"] if "needs a delta of at least" in one["skipped"]}
     assert skipped == {"poisson", "cyclic-poisson"}
     large = run("plan", *TASK[:-3], "25", "--delta", "1e-5", *small, "--scheme", "min-sep", "--min-sep", "2")

@@ -125,8 +125,8 @@ class Certificate:
         sentences = " ".join(assumption.sentence for assumption in self.assumptions)
         first = f"CONDITIONAL. {sentences} If that holds: certified" if self.conditional else "Certified"
         rounding = (
-            f" The budget includes epsilon {self.reserve.epsilon:g} and delta {self.reserve.delta:g} for rounding in a run "
-            f"that releases up to {self.reserve.values:.3g} values."
+            f" The budget includes epsilon {self.reserve.epsilon:g} and delta {self.reserve.delta:g} for rounding in a "
+            f"run that releases up to {self.reserve.values:.3g} values."
             if self.reserve.values
             else " It includes nothing for rounding, so no run can rely on it: certify the mechanism again."
         )

@@ -33,7 +33,7 @@ export function show(state) {
   );
   const baseline = ranked(candidates).find((one) => spec.schemes.some(({ kind, baseline }) => baseline && kind === one.scheme) && one.shrink === 1);
   const gain = baseline && baseline.name !== best.name ? 1 - best.error / baseline.error : null;
-  byId("remark").replaceChildren(...prose(answer ? answer.statement.replace(/^.*?Do not train by it\./s, "An estimate, not a guarantee: do not train by it.") : "Estimates arrive as they are computed."));
+  byId("remark").replaceChildren(...prose(answer ? answer.statement.replace(/^.*?Do not train with it\./s, "An estimate, not a guarantee: do not train by it.") : "Estimates arrive as they are computed."));
   const memory = (best.bands - 1) * (inputs.model_size || 0) * 4;
   const numbers = [
     ["Privacy", `ε = ${digits(inputs.epsilon)}`, `δ = ${digits(inputs.delta, 3)}`],
