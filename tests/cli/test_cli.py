@@ -18,8 +18,10 @@ import minsep
 import minsep.planning.planner
 from minsep.accounting.certification import calibration
 from minsep.accounting.certification.proofs import Refusal
+from minsep.cli import output
 from minsep.cli.app import app
 from minsep.cli.progress import Bar
+from minsep.core.install import install_command
 from tests.cli.command_line import WIDE, run
 
 ENVIRONMENT = os.environ | WIDE
@@ -177,6 +179,14 @@ def test_plan_writes_its_certificate_report_and_picture(tmp_path):
     assert "Train with" in result.stdout
     assert all(path.stat().st_size > 1000 for path in files.values())
     assert minsep.verify(minsep.Certificate.load(files["certificate.json"])).holds
+
+
+def test_the_lines_that_train_say_what_they_need_where_it_is_missing(monkeypatch, capsys):
+    output.print_training("import torch\n")
+    assert "install" not in capsys.readouterr().out
+    monkeypatch.setattr(output, "find_spec", lambda name: None)
+    output.print_training("import torch\n")
+    assert capsys.readouterr().out.endswith(f"not installed here: {install_command('torch')}\n")
 
 
 def test_plan_says_all_that_is_wrong_at_once(tmp_path):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import minsep
+from minsep.core.install import install_command
 from minsep.paper import Comparison
 from minsep.participation import families
 from minsep.planning import Plan
@@ -153,7 +154,7 @@ def test_a_missing_extra_is_one_sentence(
     for loaded in [name for name in sys.modules if name in users]:
         monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ImportError, match=re.escape(f"need {package}: pip install 'minsep[report]'.")):
+    with pytest.raises(ImportError, match=re.escape(f"need {package}: {install_command('report')}")):
         write_report(plan, tmp_path / "a.html") if package == "plotly" else plot(plan, tmp_path / "a.png")
 
 
