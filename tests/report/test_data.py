@@ -65,7 +65,7 @@ def test_errors_far_above_the_best_of_every_scheme_are_outside_of_the_plot(plan:
     assert data.range_of_errors(crowded) == (low, high)
     assert data.errors_outside(crowded) == [75.0]
     assert figures.by_bands(crowded, "error").y.limits == (low, high)
-    assert "1 higher ones outside" in figures.by_bands(crowded, "error").title
+    assert "(1 above the plot)" in figures.by_bands(crowded, "error").title
 
 
 def test_the_plan_lies_on_its_own_curve_and_its_certified_noise_beside_it(plan: Plan) -> None:

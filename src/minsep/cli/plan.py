@@ -47,7 +47,7 @@ def plan(
     plot: Annotated[Path | None, typer.Option(help="Write a picture to this .png or .svg file.")] = None,
     json: Json = False,
 ) -> None:
-    """Find and certify the strategy, sampling scheme and noise multiplier of least error at (epsilon, delta).
+    """Find and certify the strategy, sampling scheme and noise multiplier with the lowest error at (epsilon, delta).
 
     Example: `minsep plan --examples 60000 --batch-size 512 --iterations 2000 --epsilon 4 --delta 1e-5
     --report plan.html`, or for users `minsep plan --edges edges.csv --user-bound 1,2 --batch-size 512 --iterations
@@ -175,7 +175,7 @@ def _print_users(users: Any) -> None:
         ]
         for option in users.plans
     ]
-    headings = ["examples a user", "examples kept", "mechanism", "noise multiplier", "error", "error per example"]
+    headings = ["examples per user", "examples kept", "mechanism", "noise multiplier", "error", "error per example"]
     print_grid("Bounds on the examples of a user", headings, rows)
     print(users.statement)
 

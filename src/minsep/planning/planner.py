@@ -1,4 +1,4 @@
-"""The search for the mechanism of least error, and its certificate."""
+"""The search for the mechanism with the lowest error, and its certificate."""
 
 import inspect
 import os

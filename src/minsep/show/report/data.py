@@ -139,7 +139,7 @@ def key_numbers(plan: Plan) -> list[tuple[str, str, str]]:
     ]
     dp_sgd, baseline = plan.against_dp_sgd, plan.against_baseline
     if dp_sgd is not None and dp_sgd.other != plan.chosen:
-        numbers.append(("Against DP-SGD", _change(dp_sgd), f"of its error, {dp_sgd.other.error:.4g}"))
+        numbers.append(("Against DP-SGD", _change(dp_sgd), f"whose error is {dp_sgd.other.error:.4g}"))
     if baseline is not None and (dp_sgd is None or baseline.other != dp_sgd.other):
         numbers.append(("Against the best baseline", _change(baseline), baseline.name))
     return numbers

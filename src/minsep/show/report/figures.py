@@ -71,7 +71,7 @@ def by_bands(plan: Plan, quantity: str) -> Plot:
         hover=f"{plan.chosen.name}<br>%{{y:.4g}}<extra>%{{fullData.name}}</extra>",
     )
     higher = len(data.errors_outside(plan))
-    outside = f" ({higher} higher ones outside)" if higher else ""
+    outside = f" ({higher} above the plot)" if higher else ""
     bands = sorted({value for series in all_series for value in series.bands})
     return Plot(
         f"Error by scheme and bands{outside}" if of_error else "Noise multiplier by scheme and bands",

@@ -109,7 +109,7 @@ def _by_bands(plan: Plan, quantity: str) -> Figure:
     words = f"Lowest of each: {least}."
     outside = data.errors_outside(plan) if quantity == "error" else []
     if outside:
-        words += f" Outside of the plot: {len(outside)} with errors from {min(outside):.4g} to {max(outside):.4g}."
+        words += f" Above the plot: {len(outside)}, with errors up to {max(outside):.4g}."
     return Figure(quantity.replace("_", "-"), figures.by_bands(plan, quantity), words)
 
 
@@ -133,7 +133,7 @@ def _tried(plan: Plan) -> Table:
 
 def _workloads(plan: Plan) -> Table:
     return Table(
-        ["workload", "best of those tried", "its error", "error of the plan"],
+        ["workload", "best of those tried", "its error", "error of the plan's mechanism"],
         [
             [found.workload.name, found.best.name, f"{found.error:.4g}", f"{found.plan_error:.4g}"]
             for found in rankings(plan)
