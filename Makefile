@@ -15,6 +15,10 @@ plan: .venv/light
 	@echo "Planning for 60,000 examples, batches of 512, 2,000 iterations, epsilon 4, delta 1e-5: about half a minute."
 	@$(BIN)/minsep plan --examples 60000 --batch-size 512 --iterations 2000 --epsilon 4 --delta 1e-5 \
 		--output certificate.json --report plan.html
+	@echo
+	@echo "Check the certificate:  $(BIN)/minsep verify certificate.json"
+	@echo "Install PyTorch:        $(BIN)/python -m pip install -e '.[torch]'"
+	@echo "Enter the environment:  . $(BIN)/activate    (after that, minsep and python are those of $(BIN))"
 
 # A page to explore plans, in the browser of this machine.
 serve: .venv/web

@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from minsep.cli.bound import bound
+from minsep.core.install import install_command
 
 EDGES = [["example", "user"], *[[paper, f"a{paper % 3 + k}"] for paper in range(8) for k in range(2)]]
 
@@ -69,4 +70,4 @@ def test_bad_input_is_refused(edges, arguments, message):
 def test_parquet_without_pyarrow_is_refused(edges, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     result = run(edges, "--user-bound", 1, "-o", "kept.parquet")
-    assert "pip install 'minsep[parquet]', or use .csv" in str(result.exception)
+    assert f"{install_command('parquet')}, or use .csv" in str(result.exception)

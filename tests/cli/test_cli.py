@@ -18,8 +18,10 @@ import minsep
 import minsep.planning.planner
 from minsep.accounting.certification import calibration
 from minsep.accounting.certification.proofs import Refusal
+from minsep.cli import output
 from minsep.cli.app import app
 from minsep.cli.progress import Bar
+from minsep.core.install import install_command
 from tests.cli.command_line import WIDE, run
 
 ENVIRONMENT = os.environ | WIDE
@@ -128,7 +130,7 @@ def test_calibrate_certify_and_verify_agree(tmp_path):
     certified = run("certify", *SMALL, *budget, "--noise-multiplier", str(1.05 * sigma))
     assert certified.returncode == 0
     assert "passed" in certified.stdout
-    assert "if you run it only because it passed" in certified.stdout
+    assert "provided you run it only if it passes" in certified.stdout
     verified = run("verify", str(path), "--json")
     assert (verified.returncode, json.loads(verified.stdout)["holds"]) == (0, True)
     first, second = (len(json.loads(run("verify", str(path), "--json", *more).stdout)["caveats"]) for more in REPEATS)
@@ -172,9 +174,19 @@ def test_plan_writes_its_certificate_report_and_picture(tmp_path):
     assert result.returncode == 0, result.stderr
     assert "\x1b" not in result.stderr  # no bar without a terminal; matplotlib may speak of its caches
     assert "mechanisms, ranked by estimates" in result.stdout
+    assert "(chosen)" in result.stdout
+    assert "less error than DP-SGD" in " ".join(result.stdout.replace("│", " ").split())
     assert "Train with" in result.stdout
     assert all(path.stat().st_size > 1000 for path in files.values())
     assert minsep.verify(minsep.Certificate.load(files["certificate.json"])).holds
+
+
+def test_the_lines_that_train_say_what_they_need_where_it_is_missing(monkeypatch, capsys):
+    output.print_training("import torch\n")
+    assert "install" not in capsys.readouterr().out
+    monkeypatch.setattr(output, "find_spec", lambda name: None)
+    output.print_training("import torch\n")
+    assert capsys.readouterr().out.endswith(f"not installed here: {install_command('torch')}\n")
 
 
 def test_plan_says_all_that_is_wrong_at_once(tmp_path):
@@ -199,6 +211,9 @@ def test_plan_as_json_has_the_whole_table():
     found = json.loads(result.stdout)
     assert {one["scheme"] for one in found["table"]} == {"poisson", "cyclic-poisson"}
     assert found["certificate"]["passed"]
+    dp_sgd = next(one for one in found["table"] if one["scheme"] == "poisson")
+    assert found["against_dp_sgd"]["its_error"] == dp_sgd["error"]
+    assert found["headline"].endswith("at epsilon 4")
 
 
 def test_compare_prints_ratios(tmp_path):
@@ -429,6 +444,9 @@ def test_edges_of_a_budget_are_refused_skipped_or_answered():
     assert tiny.returncode == 0, tiny.stderr
     found = json.loads(tiny.stdout)
     assert found["certificate"]["passed"]
+    dp_sgd = next(one for one in found["table"] if one["scheme"] == "poisson")
+    assert found["against_dp_sgd"]["its_error"] == dp_sgd["error"]
+    assert found["headline"].endswith("at epsilon 4")
     skipped = {one["scheme"] for one in found["table"] if "needs a delta of at least" in one["skipped"]}
     assert skipped == {"poisson", "cyclic-poisson"}
     large = run("plan", *TASK[:-3], "25", "--delta", "1e-5", *small, "--scheme", "min-sep", "--min-sep", "2")

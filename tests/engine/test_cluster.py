@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ from minsep.accounting.certification import draws
 from minsep.accounting.importance.tilted import TiltedLaw
 from minsep.accounting.schemes import pair_of
 from minsep.cli.app import app
+from minsep.core.install import install_command
 from minsep.engine import Compute, cluster
 from minsep.randomness import Key
 from tests.engine import work
@@ -263,5 +265,5 @@ def test_a_cluster_without_workers_is_said(tmp_path, monkeypatch):
 
 def test_the_extra_is_named_where_it_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ImportError, match=r"^cluster needs Dask's distributed: pip install 'minsep\[cluster\]'\.$"):
+    with pytest.raises(ImportError, match=re.escape(f"cluster needs Dask's distributed: {install_command('cluster')}")):
         list(Compute(cluster="tcp://127.0.0.1:9").run(work.square, 4))

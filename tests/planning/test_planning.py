@@ -11,7 +11,7 @@ from minsep.accounting.estimation import noise_at_target
 from minsep.engine import LOCAL
 from minsep.planning import Candidate, Plan, Request
 from minsep.planning.candidates import candidates
-from minsep.planning.search import Search
+from minsep.planning.search import Search, error_of
 
 REQUEST = Request(2000, 20, 100, 2.0, 1e-3)
 CERTIFICATE = minsep.certify(
@@ -303,7 +303,43 @@ def test_ties_are_said():
     plan = Plan(
         REQUEST, tried[0], tried[0].design(REQUEST).with_noise(1.0), CERTIFICATE, tuple(tried), 0, ties=(tried[2],)
     )
-    assert plan.statement.endswith("The estimates cannot tell it from b-min-sep, b = 16, 4 bands.")
+    assert plan.statement.endswith(
+        "It is tied with b-min-sep, b = 16, 4 bands within estimation error (1 %), and cheapest to certify."
+    )
+
+
+def test_a_plan_is_compared_like_with_like(small_plan):
+    margin = small_plan.against_dp_sgd
+    assert (margin.other.scheme, margin.certified, margin.error) == ("poisson", True, small_plan.error)
+    assert margin.saved == 1 - small_plan.error / margin.other.error
+    assert small_plan.headline == f"{100 * margin.saved:.0f} % less error than DP-SGD at epsilon 2"
+    uncertain = Candidate("balls-in-bins", 2, 50, noise_multiplier=1.0, error=0.1)
+    beside = replace(small_plan, table=(uncertain, *small_plan.table)).against_baseline
+    assert (beside.certified, beside.error) == (False, small_plan.chosen.error)
+    assert beside.words.endswith("by estimates)")
+
+
+def of_table(chosen, *others):
+    mechanism = chosen.design(REQUEST).with_noise(chosen.noise_multiplier)
+    return Plan(REQUEST, chosen, mechanism, CERTIFICATE, tuple(sorted([chosen, *others], key=error_of)), 0)
+
+
+def test_a_plan_says_why_a_lower_estimate_was_not_chosen_and_when_correlation_does_not_help():
+    chosen = Candidate("min-sep", 4, 8, 0.5, 1.0, 2.0)
+    assert of_table(chosen).reason == ""
+    tied = of_table(chosen, Candidate("min-sep", 4, 16, 1.0, 1.0, 1.99))
+    assert tied.reason == (
+        "b-min-sep, b = 16, 4 bands has 0.5 % less error by estimates: tied within 1 %, and the chosen mechanism is "
+        "cheapest to certify."
+    )
+    assert "needs more noise" in of_table(chosen, Candidate("min-sep", 4, 16, 1.0, 1.0, 1.8)).reason
+    dp_sgd = Candidate("poisson", 1, 1, 1.0, 1.0, 2.0, exact=True)
+    best = of_table(dp_sgd, Candidate("min-sep", 4, 8, 1.0, 1.0, 2.5))
+    assert best.headline == "DP-SGD is best at epsilon 2"
+    assert best.reason.startswith("Correlated noise does not help here")
+    assert best.against_baseline is None
+    as_good = replace(dp_sgd, error=1.005 * of_table(chosen).error)
+    assert of_table(chosen, as_good).headline == "no better than DP-SGD at epsilon 2"
 
 
 def test_a_cut_that_costs_too_much_is_said_with_the_size_that_would_do():

@@ -6,7 +6,8 @@ import pytest
 import minsep
 from minsep.paper import Comparison
 from minsep.planning import Candidate, Plan, Request
-from minsep.show.report import data
+from minsep.show.plots import Star
+from minsep.show.report import data, figures
 from tests.report.conftest import plan_of
 
 
@@ -33,7 +34,8 @@ def test_an_exact_curve_is_called_computed() -> None:
     assert curve.words.startswith("Computed")
     assert curve.shown.all()
     assert data.gains(plan) == ["It is the best of the baselines: no other candidate has a smaller error."]
-    assert data.gain_over_baseline(plan) is None
+    assert plan.against_baseline is None
+    assert plan.headline == "DP-SGD is best at epsilon 2"
     for _, _, summary, _ in data.proof_rows(plan.certificate):
         assert summary.startswith("computed from the privacy loss distribution")
 
@@ -54,18 +56,42 @@ def test_series_have_the_best_separation_for_each_number_of_bands(plan: Plan) ->
     assert found["b-min-sep, tuned"].errors == [3.0]
 
 
+def test_errors_far_above_the_best_of_every_scheme_are_outside_of_the_plot(plan: Plan) -> None:
+    low, high = data.range_of_errors(plan)
+    assert low < min(3.0, plan.error) < max(4.5, plan.error) < high
+    assert data.errors_outside(plan) == []
+    worse = Candidate("min-sep", 1, 8, noise_multiplier=3.0, error=75.0)
+    crowded = replace(plan, table=(*plan.table, worse))
+    assert data.range_of_errors(crowded) == (low, high)
+    assert data.errors_outside(crowded) == [75.0]
+    assert figures.by_bands(crowded, "error").y.limits == (low, high)
+    assert "(1 above the plot)" in figures.by_bands(crowded, "error").title
+
+
+def test_the_plan_lies_on_its_own_curve_and_its_certified_noise_beside_it(plan: Plan) -> None:
+    better = Candidate("min-sep", 4, 16, 0.5, noise_multiplier=0.8, error=2.99)
+    found = {one.name: one for one in data.series(replace(plan, table=(better, *plan.table)))}
+    assert found["b-min-sep, tuned"].noise_multipliers == [plan.chosen.noise_multiplier]
+    star = figures.by_bands(plan, "noise_multiplier").layers[-1]
+    assert isinstance(star, Star)
+    assert (star.name, star.y) == ("the plan, certified", plan.mechanism.noise_multiplier)
+
+
 def test_what_was_skipped_keeps_its_reason(plan: Plan) -> None:
     assert [one.skipped for one in data.skipped(plan)] == ["more bands than the separation, 4"]
     assert len(data.tried(plan)) == 7
 
 
 def test_the_gain_is_over_the_best_baseline_with_certified_noise(plan: Plan) -> None:
-    assert data.gain_over_baseline(plan) == pytest.approx(1 - plan.error / 3.6)
+    assert plan.against_baseline is not None
+    assert plan.against_baseline.saved == pytest.approx(1 - plan.error / 3.6)
     sentences = data.gains(plan)
-    assert "cyclic Poisson, cycle 2, 2 bands (3.6, computed)" in sentences[0]
+    assert f"cyclic Poisson, cycle 2, 2 bands ({plan.error:.4g} instead of 3.6)" in sentences[0]
+    assert "certified" in sentences[0]
     assert f"{100 * (1 - 3.0 / 3.2):.1f} %" in sentences[1]
     alone = replace(plan, table=tuple(one for one in plan.table if one.scheme == "min-sep"))
-    assert data.gain_over_baseline(alone) is None
+    assert alone.against_baseline is None
+    assert alone.against_dp_sgd is None
     assert "no baseline" in data.gains(alone)[0]
 
 

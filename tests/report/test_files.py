@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import minsep
+from minsep.core.install import install_command
 from minsep.paper import Comparison
 from minsep.participation import families
 from minsep.planning import Plan
@@ -77,8 +78,15 @@ def test_a_report_ends_with_the_lines_that_train(plan: Plan, pages: dict[str, Pa
     assert "Train with this plan" not in (tmp_path / "refused.html").read_text()
 
 
+def test_the_title_of_a_report_is_its_answer(plan: Plan, pages: dict[str, Path]) -> None:
+    text = pages["plan"].read_text()
+    heading = plan.headline[0].upper() + plan.headline[1:]
+    assert f"<title>{heading}</title>" in text
+    assert unescape(text[text.index("<h1>") : text.index("</h1>")]).replace("\u00a0", " ").count("DP-SGD") == 1
+
+
 def test_only_a_certified_plan_has_a_certified_point(plan: Plan, pages: dict[str, Path], tmp_path: Path) -> None:
-    promises = ("The guarantee is the certified point", "with certified noise")
+    promises = ("The guarantee is the certified point", "with its certified noise")
     assert all(promise in pages["plan"].read_text() for promise in promises)
     write_report(refused(plan), tmp_path / "refused.html")
     assert not any(promise in (tmp_path / "refused.html").read_text() for promise in promises)
@@ -146,7 +154,7 @@ def test_a_missing_extra_is_one_sentence(
     for loaded in [name for name in sys.modules if name in users]:
         monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ImportError, match=re.escape(f"need {package}: pip install 'minsep[report]'.")):
+    with pytest.raises(ImportError, match=re.escape(f"need {package}: {install_command('report')}")):
         write_report(plan, tmp_path / "a.html") if package == "plotly" else plot(plan, tmp_path / "a.png")
 
 

@@ -52,7 +52,7 @@ def test_every_layer_is_drawn_where_it_is() -> None:
         Bars(name="left", heights=[4, 5], colour="#000000"),
         Bars(name="right", heights=[6, 7], colour="#000000"),
     ]
-    plot = Plot("All", Axis("x"), Axis("y", from_zero=True), layers)
+    plot = Plot("All", Axis("x"), Axis("y", limits=(1.0, 9.0)), layers)
     band, line, dots, star, left, right = drawn(plot).data
     assert (list(band.x), list(band.y)) == ([1, 2, 2, 1], [3, 4, 2, 1])
     assert (list(line.y), list(dots.y), list(star.y)) == ([2, 3], [3, 2, 1], [3])
@@ -64,7 +64,7 @@ def test_every_layer_is_drawn_where_it_is() -> None:
     assert len(axes.collections) == 1
     bars = [(round(bar.get_x(), 6), bar.get_height()) for bar in axes.patches]
     assert bars == [(-0.4, 4), (0.6, 5), (0.0, 6), (1.0, 7)]
-    assert axes.get_ylim()[0] == 0
+    assert axes.get_ylim() == drawn(plot).layout.yaxis.range == (1, 9)
 
 
 def test_a_single_name_needs_no_legend() -> None:

@@ -110,7 +110,7 @@ def test_a_short_horizon_prefers_independent_noise_and_a_plan_says_so():
     assert plan.mechanism.strategy.bands > 1
     by_name = {found.workload: found for found in minsep.rankings(plan, [Workload(), Workload(horizon=1)])}
     assert by_name[Workload()].best == plan.chosen
-    assert by_name[Workload()].plan_error == pytest.approx(plan.error)
+    assert by_name[Workload()].plan_error == pytest.approx(plan.chosen.error)
     assert by_name[Workload(horizon=1)].best.bands == 1
     assert "DP-SGD" in by_name[Workload(horizon=1)].sentence
     short = minsep.plan(2000, 100, 100, 2.0, 1e-3, workload=Workload(horizon=1), **options)

@@ -95,6 +95,15 @@ def test_a_run_has_exactly_the_iterations_and_batches_of_its_mechanism(adapter):
     assert trainer.steps == ITERATIONS
 
 
+def test_progress_is_told_and_changes_nothing(adapter, capsys):
+    quiet, telling = (trainer_of(adapter, seed=5) for _ in range(2))
+    for expected, found in zip(quiet.batches(), telling.batches(progress=True), strict=True):
+        assert_array_equal(found, expected)
+        for trainer in (quiet, telling):
+            step(adapter, trainer, expected)
+    assert f"trained {ITERATIONS} steps in " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "strategy",
     [

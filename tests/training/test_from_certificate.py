@@ -233,6 +233,7 @@ def test_the_lines_for_users_run_as_printed(of_users, tmp_path):
     workload = minsep.Workload(0.9, schedule="cosine")
     found = run(training_lines(EXAMPLES, ITERATIONS, workload=workload, user_bound=2), tmp_path)
     assert found.returncode == 0, found.stderr
+    assert f"trained {ITERATIONS} steps in " in found.stderr
     assert (tmp_path / "model.pt").exists()
 
 

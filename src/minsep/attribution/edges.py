@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from minsep.core import validation as validate
 from minsep.core.arrays import IntegerArray
 from minsep.core.files import write_whole
+from minsep.core.install import install_command
 
 _LARGEST_INDEX = 2**31 - 2
 
@@ -258,5 +259,5 @@ def pyarrow_modules() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise ValueError("A .parquet file needs pyarrow: pip install 'minsep[parquet]', or use .csv.") from None
+        raise ValueError(f"A .parquet file needs pyarrow: {install_command('parquet')}, or use .csv.") from None
     return pyarrow, pyarrow.parquet

@@ -5,6 +5,7 @@ from importlib import import_module
 from pathlib import Path
 
 from minsep.auditing.canaries import Loop
+from minsep.core.install import install_command
 
 ADAPTERS = {"torch": "TorchLoop", "jax": "JaxLoop"}
 
@@ -26,9 +27,7 @@ def loop_of(loop: Loop | str) -> tuple[Loop, str]:
         try:
             module = import_module(f"minsep.auditing.{loop}")
         except ModuleNotFoundError as error:
-            raise ValueError(
-                f"loop is {loop!r}, but {error.name} is not installed: pip install 'minsep[{loop}]'."
-            ) from None
+            raise ValueError(f"loop is {loop!r}, but {error.name} is not installed: {install_command(loop)}") from None
         adapter: Loop = getattr(module, ADAPTERS[loop])()
         return adapter, repr(adapter)
     module_name, colon, name = str(loop).partition(":")

@@ -138,7 +138,8 @@ def verify(
     if json:
         print_json({"holds": result.holds, "reason": result.reason, "caveats": list(result.caveats)})
     else:
-        say("\n".join([result.reason, *result.caveats]))
+        caveats = (caveat.replace("reproduce=True", "--reproduce") for caveat in result.caveats)
+        say("\n".join([result.reason, *caveats]))
     if not result.holds:
         raise typer.Exit(REFUSED)
 

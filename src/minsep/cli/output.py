@@ -7,6 +7,7 @@ import tempfile
 import textwrap
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from minsep.core.files import check_folder
+from minsep.core.install import install_command
 
 
 def print_json(result: dict[str, Any]) -> None:
@@ -61,8 +63,10 @@ def _print_below(title: str, table: Table) -> None:
 
 
 def print_training(lines: str) -> None:
-    """Print the lines that train with a certificate, as they are: to copy."""
+    """Print the lines that train with a certificate, as they are, to copy; and what they need that is missing."""
     print(f"\nTrain with it, on your own data and model:\n\n{lines}", end="")
+    if find_spec("torch") is None:
+        print(f"\nThese lines need PyTorch, which is not installed here: {install_command('torch')}")
 
 
 def report_checks(report: Path | None, plot: Path | None) -> list[Callable[[], object]]:

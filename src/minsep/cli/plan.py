@@ -53,7 +53,7 @@ def plan(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Find and certify the strategy, sampling scheme and noise multiplier of least error at (epsilon, delta).
+    """Find and certify the strategy, sampling scheme and noise multiplier with the lowest error at (epsilon, delta).
 
     Example: `minsep plan --examples 60000 --batch-size 512 --iterations 2000 --epsilon 4 --delta 1e-5
     --report plan.html`, or for users `minsep plan --edges edges.csv --user-bound 1,2 --batch-size 512 --iterations
@@ -181,7 +181,7 @@ def _print_users(users: Any) -> None:
         ]
         for option in users.plans
     ]
-    headings = ["examples a user", "examples kept", "mechanism", "noise multiplier", "error", "error per example"]
+    headings = ["examples per user", "examples kept", "mechanism", "noise multiplier", "error", "error per example"]
     print_grid("Bounds on the examples of a user", headings, rows)
     say(users.statement)
 
@@ -195,6 +195,10 @@ def _as_data(result: Any) -> dict[str, Any]:
         "error": result.error,
         "workload": result.request.workload.name,
         "gain_of_tuning": result.gain,
+        "headline": result.headline,
+        "reason": result.reason,
+        "against_dp_sgd": _margin_as_data(result.against_dp_sgd),
+        "against_baseline": _margin_as_data(result.against_baseline),
         "seed": result.seed,
         "largest_stable_clip_norm": _largest_stable_clip_norm(result),
         "chosen": {field: getattr(result.chosen, field) for field in fields},
@@ -202,6 +206,18 @@ def _as_data(result: Any) -> dict[str, Any]:
         "certified": result.certified,
         "ties": [{field: getattr(candidate, field) for field in fields} for candidate in result.ties],
         "certificate": None if result.estimated else json_module.loads(result.certificate.to_json()),
+    }
+
+
+def _margin_as_data(margin: Any) -> dict[str, Any] | None:
+    if margin is None:
+        return None
+    return {
+        "mechanism": margin.other.name,
+        "its_error": margin.other.error,
+        "error": margin.error,
+        "saved": margin.saved,
+        "certified": margin.certified,
     }
 
 
@@ -213,19 +229,20 @@ def _print(result: Any, files: dict[str, str]) -> None:
     if result.fallback:
         say(result.fallback)
     tried = [candidate for candidate in result.table if candidate.error is not None]
-    least = result.error
     rows = [
         [
-            candidate.name,
+            f"{candidate.name} (chosen)" if candidate == result.chosen else candidate.name,
             f"{candidate.noise_multiplier:.4g}",
             f"{candidate.error:.4g}",
-            f"{candidate.error / least:.3f}",
+            f"{candidate.error / result.chosen.error:.3f}",
         ]
-        for candidate in _most_telling(tried)
+        for candidate in _most_telling(tried, result.chosen)
     ]
     more = len(tried) - len(rows)
     title = f"{len(tried)} mechanisms, ranked by estimates" + (f"; {more} more with --json" if more else "")
-    print_grid(title, ["mechanism", "noise multiplier", "error", "relative to the plan"], rows)
+    print_grid(title, ["mechanism", "noise multiplier", "error", "relative to chosen"], rows)
+    if result.reason:
+        print(result.reason)
     skipped = [candidate for candidate in result.table if candidate.skipped]
     if skipped:
         say(f"Skipped: {len(skipped)}, such as {skipped[0].name}: {skipped[0].skipped}.")
@@ -233,7 +250,7 @@ def _print(result: Any, files: dict[str, str]) -> None:
         "Mechanism": result.chosen.name,
         "Noise multiplier": f"{result.mechanism.noise_multiplier:.5g}",
         f"Error of {result.request.workload.name}": f"{result.error:.5g}",
-        "Best baseline": f"{result.baseline.name}: {result.baseline.error:.4g}",
+        **_margins(result),
         "Error saved by tuning": f"{100 * result.gain:.1f} %",
         "Largest stable clip norm of scaled Adam": f"{_largest_stable_clip_norm(result):.3g}",
         **({} if result.estimated else proof_rows(result.certificate)),
@@ -258,6 +275,15 @@ def _print(result: Any, files: dict[str, str]) -> None:
         )
 
 
+def _margins(result: Any) -> dict[str, str]:
+    """Return how a plan compares with DP-SGD, and with the best baseline if that is another one."""
+    dp_sgd, baseline = result.against_dp_sgd, result.against_baseline
+    rows = {} if dp_sgd is None else {"Against DP-SGD": dp_sgd.words}
+    if baseline is not None and (dp_sgd is None or baseline.other != dp_sgd.other):
+        rows["Against the best baseline"] = baseline.words
+    return rows
+
+
 def _largest_stable_clip_norm(result: Any) -> float:
     from minsep.training.stability import largest_stable_clip_norm
 
@@ -266,10 +292,12 @@ def _largest_stable_clip_norm(result: Any) -> float:
     )
 
 
-def _most_telling(tried: list[Any]) -> list[Any]:
-    """Return the best few candidates, and the best of every scheme that is not among them."""
+def _most_telling(tried: list[Any], chosen: Any) -> list[Any]:
+    """Return the best few candidates, the chosen one, and the best of every scheme that is not among them."""
     shown = tried[:_ROWS_SHOWN]
+    if chosen in tried and chosen not in shown:
+        shown.append(chosen)
     for name in dict.fromkeys(candidate.scheme for candidate in tried):
         if all(candidate.scheme != name for candidate in shown):
             shown.append(next(candidate for candidate in tried if candidate.scheme == name))
-    return shown
+    return sorted(shown, key=tried.index)

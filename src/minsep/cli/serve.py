@@ -46,6 +46,8 @@ def serve(
 def _check_web() -> None:
     from importlib.util import find_spec
 
+    from minsep.core.install import install_command
+
     for package in ("starlette", "uvicorn", "plotly"):
         if find_spec(package) is None:
-            raise ValueError(f"minsep serve needs {package}: pip install 'minsep[web]'.")
+            raise ValueError(f"minsep serve needs {package}: {install_command('web')}")

@@ -71,7 +71,7 @@ def from_plain(
     (1, 0.1)
     >>> from_plain(int, True, "seed")
     Traceback (most recent call last):
-    ValueError: seed is True, which it cannot be.
+    ValueError: seed is True, which is invalid.
     """
     value: Value = _Reader(finite, known).read(kind, data, name)
     return value
@@ -110,7 +110,7 @@ class _Reader:
             return data
         if hint is str and isinstance(data, str) and data.isprintable():  # what a terminal would obey is not text
             return data
-        raise ValueError(f"{name} is {in_short(data)}, which it cannot be.")
+        raise ValueError(f"{name} is {in_short(data)}, which is invalid.")
 
     def _record(self, record: Any, data: Any, name: str) -> Any:
         if not isinstance(data, Mapping):
@@ -124,7 +124,7 @@ class _Reader:
         hints = {field.name: every[field.name] for field in fields(record)}
         if data.keys() != hints.keys():
             wrong = ", ".join(sorted(map(str, data.keys() ^ hints.keys())))
-            raise ValueError(f"{name} lacks or has too much: {in_short(wrong)}.")
+            raise ValueError(f"{name} has missing or unexpected fields: {in_short(wrong)}.")
         return record(**{key: self.read(hint, data[key], f"{name}'s {key}") for key, hint in hints.items()})
 
     def _is_number(self, data: Any) -> bool:

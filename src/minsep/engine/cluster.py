@@ -12,6 +12,7 @@ from concurrent.futures import CancelledError, Executor, Future
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from minsep.core.install import install_command
 from minsep.engine.parcels import Answer, versions_here
 from minsep.engine.tasks import Pool
 
@@ -155,7 +156,7 @@ def connected(address: str) -> "Client":
     try:
         from distributed import Client
     except ImportError:
-        raise ImportError("cluster needs Dask's distributed: pip install 'minsep[cluster]'.") from None
+        raise ImportError(f"cluster needs Dask's distributed: {install_command('cluster')}") from None
     with _lock:
         client = _clients.get(address)
         if client is not None and client.status == "running":

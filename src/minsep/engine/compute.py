@@ -31,7 +31,7 @@ class Compute:
             has, it is their number.
         executor: A `concurrent.futures.Executor` to use instead, such as a process pool.
         cluster: The address of a Dask scheduler to use instead, such as "tcp://127.0.0.1:8786": docs/scaling.md. This
-            process connects when it first needs it and stays connected. It needs `pip install 'minsep[cluster]'`.
+            process connects when it first needs it and stays connected. It needs the extra `cluster`.
 
     Examples:
         >>> list(Compute(workers=2).run(lambda chunk: chunk**2, 4))

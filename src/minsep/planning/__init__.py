@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from minsep.planning.by_workload import Ranking as Ranking
     from minsep.planning.by_workload import rankings as rankings
     from minsep.planning.candidates import Candidate as Candidate
+    from minsep.planning.margin import Margin as Margin
     from minsep.planning.planner import Plan as Plan
     from minsep.planning.planner import make_plan as make_plan
     from minsep.planning.planner import plan as plan
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _MODULE_OF = {
     "Candidate": "candidates",
+    "Margin": "margin",
     "Plan": "planner",
     "Ranking": "by_workload",
     "Request": "request",

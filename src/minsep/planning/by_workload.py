@@ -25,7 +25,7 @@ class Ranking:
         workload: The workload that the candidates are ranked by.
         best: The candidate with the lowest error.
         error: The error of the best candidate.
-        plan_error: The error of the mechanism of the plan.
+        plan_error: The error of the plan's mechanism at the noise that it was estimated to need, as the others' are.
     """
 
     workload: Workload
@@ -38,7 +38,7 @@ class Ranking:
         """What the ranking says."""
         more = 100 * (self.plan_error / self.error - 1)
         beside = "the plan's mechanism is as good" if more < 1 else f"the plan's mechanism has {more:.0f} % more"
-        return f"By {self.workload.name}, {self.best.name} has the least error, {self.error:.3g}; {beside}."
+        return f"By {self.workload.name}, {self.best.name} has the lowest error, {self.error:.3g}; {beside}."
 
 
 def rankings(plan: Plan, workloads: Sequence[Workload] = WORKLOADS) -> list[Ranking]:
@@ -57,12 +57,12 @@ def rankings(plan: Plan, workloads: Sequence[Workload] = WORKLOADS) -> list[Rank
         >>> [ranking.best.bands for ranking in minsep.rankings(plan, [minsep.Workload(), minsep.Workload(horizon=1)])]
         [4, 1]
     """
-    request, mechanism = plan.request, plan.mechanism
+    request = plan.request
     tried = {one: one.strategy(request) for one in plan.table if one.noise_multiplier is not None}
     found = []
     for workload in workloads:
         errors = {one: workload.error(strategy, noise_of(one)) for one, strategy in tried.items()}
         best = min(errors, key=lambda one: errors[one])
-        own = workload.error(mechanism.strategy, mechanism.noise_multiplier)
+        own = workload.error(plan.mechanism.strategy, noise_of(plan.chosen))
         found.append(Ranking(workload, best, errors[best], own))
     return found

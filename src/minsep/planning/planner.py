@@ -1,4 +1,4 @@
-"""The search for the mechanism of least error, and its certificate."""
+"""The search for the mechanism with the lowest error, and its certificate."""
 
 import inspect
 import os
@@ -15,6 +15,7 @@ from minsep.mechanism import Mechanism
 from minsep.participation import families
 from minsep.planning.candidates import Candidate, candidates
 from minsep.planning.cutting import size_that_suffices
+from minsep.planning.margin import RELATIVE_ERROR_OF_A_TIE, Margin
 from minsep.planning.request import Request, with_questions
 from minsep.planning.search import Search, error_of, noise_of
 
@@ -34,7 +35,7 @@ class Plan:
         table: All candidates, the best first and those that were skipped last.
         seed: The seed that repeats the plan.
         fallback: Why the mechanism is another one than the best that was tried. It is empty if it is not.
-        ties: Candidates whose errors the estimates cannot tell from the error of the chosen one.
+        ties: Candidates that are tied with the chosen one within the error of estimates.
         wider: An estimate of the plan with batches truncated to a larger size, where better mechanisms were left out at
             the requested size. Elsewhere it is None.
         estimated: Whether nothing was tested.
@@ -69,6 +70,62 @@ class Plan:
         return next((one for one in tried if known[one.scheme].is_baseline), tried[0])
 
     @property
+    def against_dp_sgd(self) -> Margin | None:
+        """How the plan compares with DP-SGD with Poisson sampling. None if that was not tried."""
+        dp_sgd = next((one for one in self.table if one.scheme == "poisson" and one.error is not None), None)
+        return None if dp_sgd is None else self._against(dp_sgd)
+
+    @property
+    def against_baseline(self) -> Margin | None:
+        """How the plan compares with the best baseline. None if none was tried, or the plan is that baseline."""
+        baseline = self.baseline
+        if not families()[baseline.scheme].is_baseline or self._is(baseline):
+            return None
+        return self._against(baseline)
+
+    def _against(self, other: Candidate) -> Margin:
+        certified = self.certified and other.exact
+        return Margin(other, self.error if certified else error_of(self.chosen), certified)
+
+    def _is(self, candidate: Candidate) -> bool:
+        return candidate.name == self.chosen.name
+
+    @property
+    def headline(self) -> str:
+        """The answer in a few words: how the plan compares with DP-SGD, or else with the best baseline."""
+        at = f"at epsilon {self.request.epsilon:g}"
+        margin = self.against_dp_sgd or self.against_baseline
+        if margin is None:
+            return f"{self.chosen.name} {at}"
+        if self._is(margin.other):
+            return f"{margin.name} is best {at}"
+        estimated = " (estimate)" if self.estimated else ""
+        return f"{margin.short} {at}{estimated}"
+
+    @property
+    def reason(self) -> str:
+        """Why another mechanism than the one with the lowest estimate was chosen, and where correlation does not help.
+
+        It is empty if there is nothing to explain.
+        """
+        tried = [one for one in self.table if one.error is not None]
+        sentences = []
+        if self.chosen.bands == 1 and any(one.bands > 1 for one in tried):
+            sentences.append("Correlated noise does not help here: independent noise is as good or better.")
+        lower = 100 * (1 - error_of(tried[0]) / error_of(self.chosen))
+        if lower > 0 and not self._is(tried[0]) and not self.fallback:
+            first = f"{tried[0].name} has {lower:.1f} % less error by estimates"
+            sentences.append(
+                f"{first}: tied within 1 %, and the chosen mechanism is cheapest to certify."
+                if self._near_best(self.chosen)
+                else f"{first}, but its certificate needs more noise: the chosen mechanism has less error once proven."
+            )
+        return " ".join(sentences)
+
+    def _near_best(self, candidate: Candidate) -> bool:
+        return error_of(candidate) <= RELATIVE_ERROR_OF_A_TIE * error_of(self.table[0])
+
+    @property
     def gain(self) -> float:
         """By which share tuning the strategy to the sampling lowered the estimated error; 0 if it did not."""
         tried = [one for one in self.table if one.error is not None]
@@ -84,7 +141,7 @@ class Plan:
         error = f"a root mean squared error of {self.error:.4g} for {self.request.workload.name}"
         if self.estimated:
             sentence = (
-                f"ESTIMATE, not certified: {mechanism} should be about {privacy}, with {error}. Do not train by it."
+                f"ESTIMATE, not certified: {mechanism} should be about {privacy}, with {error}. Do not train with it."
             )
         else:
             proven = "certified" if self.certified else "not certified"
@@ -111,8 +168,12 @@ class Plan:
     def _tied(self) -> str:
         if not self.ties:
             return ""
-        names = " and ".join(one.name for one in self.ties[:2])
-        return f" The estimates cannot tell it from {names}."
+        shown = self.ties[:2]
+        names = " and ".join(one.name for one in shown)
+        sentence = f" It is tied with {names} within estimation error (1 %)"
+        # The choice was between those near the best, by how much work it is to certify them.
+        cheapest = not self.fallback and all(map(self._near_best, (self.chosen, *shown)))
+        return f"{sentence}, and cheapest to certify." if cheapest else f"{sentence}."
 
 
 def make_plan(

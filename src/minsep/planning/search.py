@@ -24,6 +24,7 @@ from minsep.engine import Compute
 from minsep.mechanism import Design
 from minsep.planning.candidates import Candidate
 from minsep.planning.cutting import reason_not_to_cut
+from minsep.planning.margin import RELATIVE_ERROR_OF_A_TIE
 from minsep.planning.request import Request
 
 _ROUGH_SAMPLES, _CLOSE_SAMPLES = 1_000, 4_000
@@ -31,8 +32,6 @@ _ROUGH_LOG_DELTA, _CLOSE_LOG_DELTA = 0.25, 0.1  # how far estimates may be from 
 _SHRINK_FACTORS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.17, 0.12)
 _FIRST_SHRINK_PLACE = 3
 _RELATIVE_ERROR_OF_THE_RACE = 1.06  # times the lowest error: what rough estimates leave in the race
-RELATIVE_ERROR_OF_A_TIE = 1.01
-"""Errors within this factor are a tie: closer ones the estimates cannot tell apart."""
 _EXACT_NOISE_TOLERANCE = 0.002
 _SPACING_IN_TYPICAL_LOSSES, _LEAST_SPACING, _MOST_SPACING = 0.04, 1e-4, 4e-3  # a typical loss is that of one step
 _MOST_SAMPLED_ITERATIONS = 50_000

@@ -51,7 +51,7 @@ class UserPlans:
 
     @property
     def recommended(self) -> UserPlan:
-        """The plan of least error for each example kept."""
+        """The plan with the lowest error for each example kept."""
         return min(self.plans, key=lambda option: option.error_per_example)
 
     @property
@@ -61,7 +61,7 @@ class UserPlans:
         quietest = min(self.plans, key=lambda option: option.plan.error)
         sentence = (
             f"Keep at most {best.user_bound} example{'s' if best.user_bound > 1 else ''} of a user: "
-            f"{best.examples_kept:,} examples, and the least error for each of them."
+            f"{best.examples_kept:,} examples, and the lowest error for each of them."
         )
         if quietest is best:
             return sentence

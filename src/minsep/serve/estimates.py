@@ -35,6 +35,8 @@ def plan_as_data(plan: Any) -> dict[str, Any]:
     """Return the answer of a plan for the page."""
     return {
         "statement": plan.statement,
+        "headline": plan.headline,
+        "reason": plan.reason,
         "certified": plan.certified,
         "estimated": plan.estimated,
         "chosen": candidate_as_data(plan.chosen),

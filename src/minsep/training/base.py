@@ -1,6 +1,7 @@
 """The base of training in all frameworks: the state of the run, and checkpoints from which it resumes."""
 
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self
@@ -13,6 +14,7 @@ from minsep.core.state import State
 from minsep.mechanism import Mechanism
 from minsep.training.certified import certified_mechanism
 from minsep.training.checkpoint import Array, load_checkpoint, save_checkpoint
+from minsep.training.progress import with_progress
 from minsep.training.run import Indices, PrivateRun
 
 if TYPE_CHECKING:
@@ -77,9 +79,24 @@ class Training(ABC):
         """The certificate of the mechanism's privacy, if one was given."""
         return self._run.certificate
 
-    def batches(self) -> Iterator[Indices]:
-        """Yield the indices of the examples of each remaining step. Call `step` once for each of them."""
-        return self._run.batches()
+    def batches(self, *, progress: bool = False) -> Iterator[Indices]:
+        """Yield the indices of the examples of each remaining step. Call `step` once for each of them.
+
+        Args:
+            progress: Whether to tell on standard error how many steps are taken and how long the others still take: in
+                one line in a terminal, and elsewhere every ten seconds. It does not change the run. With several
+                processes, the first one tells.
+        """
+        batches = self._run.batches()
+        if not progress or not self._run.is_first:
+            return batches
+        if advice := self._advice():
+            print(advice, file=sys.stderr)
+        return with_progress(batches, self.steps, self.mechanism.iterations)
+
+    def _advice(self) -> str:
+        """Return a sentence about what slows the run down on this machine, or nothing."""
+        return ""
 
     def seeds(self, indices: Indices) -> NDArray[np.uint32]:
         """Return seeds for the random draws of the examples in the next step: one row of two words per example.

@@ -78,6 +78,7 @@ class PrivateRun(Uncopyable):
             raise ValueError("verify is True, but there is no certificate to verify: pass one, or omit verify.")
         self.certificate = None if certificate is None else self._checked(certificate)
         self.steps = 0
+        self.is_first = rank == 0
         self._share = slice(rank, None, processes)
         self._stream = mechanism.batches(num_examples, seed=seed)
         self.example_seeds = ExampleSeeds(Key.of(seed).derive("examples"))

@@ -20,7 +20,7 @@ def training_lines(
     user_bound: int | None = None,
     edges: str = "edges.csv",
 ) -> str:
-    """Return about ten lines of Python that train a small model on made-up data, to be replaced by your own.
+    """Return about a dozen lines of Python that train a small model on made-up data, to be replaced by your own.
 
     Args:
         num_examples: Size of the dataset; with users, after contributions were bounded.
@@ -50,6 +50,7 @@ def training_lines(
         "from minsep.training.torch import PrivateTraining",
         "",
     ]
+    lines += ["torch.set_num_threads(1)  # the fastest for a model this small: remove it for a large one"]
     if users:
         lines += [
             f"graph = minsep.AttributionGraph.from_edges({json.dumps(edges)})",
@@ -64,7 +65,7 @@ def training_lines(
         f"    {json.dumps(certificate)}, model, torch.nn.functional.cross_entropy, optimizer,",
         f"    {', '.join(options)},",
         ")",
-        "for indices in trainer.batches():",
+        "for indices in trainer.batches(progress=True):",
         "    trainer.step(inputs[indices], targets[indices])",
         'torch.save(model.state_dict(), "model.pt")',
     ]

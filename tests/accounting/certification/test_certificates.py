@@ -189,8 +189,8 @@ def test_every_proof_says_in_words_what_it_shows():
     assert isinstance(remove.outcome, BettingOutcome)
     needed = odds(-math.log(remove.false_pass_probability))
     assert f"{remove.samples:,} samples of a tilted law" in remove.summary()
-    assert f"odds of {odds(remove.outcome.log_wealth)} to 1" in remove.summary()
-    assert f"{needed} needed" in remove.summary()
+    assert f": evidence {odds(remove.outcome.log_wealth)} to 1 that delta <= " in remove.summary()
+    assert f"({needed} required)" in remove.summary()
     assert 100_000 <= int(needed.replace(",", "")) < 100_100
     assert add.summary() == "delta is 0: e^-epsilon is at most the probability of never taking part"
 

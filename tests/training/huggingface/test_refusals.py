@@ -8,6 +8,7 @@ import torch
 from torch.utils.data import IterableDataset
 from transformers import DataCollatorWithFlattening
 
+from minsep.core.install import install_command
 from minsep.training.huggingface import PrivateTrainer
 from tests.training.huggingface.small import ITERATIONS, arguments, classifier, sentences, trainer_of
 
@@ -149,7 +150,7 @@ def test_masks_of_an_example_depend_on_nothing_else(tmp_path):
 def test_a_missing_package_is_one_sentence():
     program = "import sys; sys.modules['transformers'] = None; import minsep.training.huggingface"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert found.stderr.strip().splitlines()[-1].endswith("needs transformers: pip install 'minsep[huggingface]'."), (
+    assert found.stderr.strip().splitlines()[-1].endswith(f"needs transformers: {install_command('huggingface')}"), (
         found.stderr
     )
 

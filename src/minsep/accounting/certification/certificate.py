@@ -125,17 +125,28 @@ class Certificate:
         sentences = " ".join(assumption.sentence for assumption in self.assumptions)
         first = f"CONDITIONAL. {sentences} If that holds: certified" if self.conditional else "Certified"
         rounding = (
-            f" This includes epsilon {self.reserve.epsilon:g} and delta {self.reserve.delta:g} for rounding in a run "
-            f"that releases up to {self.reserve.values:.3g} values."
+            f" The budget includes epsilon {self.reserve.epsilon:g} and delta {self.reserve.delta:g} for rounding in a "
+            f"run that releases up to {self.reserve.values:.3g} values."
             if self.reserve.values
             else " It includes nothing for rounding, so no run can rely on it: certify the mechanism again."
         )
-        if self.failure_probability == 0:
-            return f"{first} {budget}.{rounding}"
+        return f"{first} {budget}{'.' if self.failure_probability == 0 else self._condition}{rounding}"
+
+    @property
+    def _earlier_statement(self) -> str:
+        """The statement as it was worded when the first certificates of this format were written."""
+        earlier = (
+            f", if you run it only because it passed: a mechanism that is not ({self.tested.epsilon:.6g}, "
+            f"{self.level:.6g})-DP passes this test with probability at most {self.failure_probability:.3g}."
+        )
+        return self.statement.replace(self._condition, earlier).replace(" The budget includes", " This includes")
+
+    @property
+    def _condition(self) -> str:
+        """What a certificate by samples depends on."""
         return (
-            f"{first} {budget}, if you run it only because it passed: a mechanism that is not "
-            f"({self.tested.epsilon:.6g}, {self.level:.6g})-DP passes this test with probability at most "
-            f"{self.failure_probability:.3g}.{rounding}"
+            ", provided you run it only if it passes. Delta includes the "
+            f"{self.failure_probability:.3g} chance of a false pass."
         )
 
     def to_json(self) -> str:
@@ -192,7 +203,11 @@ class Certificate:
                 "The certificate's outcome does not follow from its proofs: the file was changed."
             )
         here = content["versions"].get("minsep") == version("minsep")
-        if here and found == FORMAT and derived["statement"] != certificate.statement:
+        if (
+            here
+            and found == FORMAT
+            and derived["statement"] not in (certificate.statement, certificate._earlier_statement)
+        ):
             raise ChangedCertificateError(
                 "The certificate's statement does not follow from its numbers: the file was changed."
             )

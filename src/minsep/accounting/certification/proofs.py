@@ -114,8 +114,8 @@ class Outcome(ABC, Registered):
     samples: int
 
     @abstractmethod
-    def summary(self, false_pass_probability: float) -> str:
-        """Return the outcome of a test with this chance of an error in words."""
+    def summary(self, claim: Claim, false_pass_probability: float) -> str:
+        """Return the outcome of a test of a claim, with this chance of an error, in words."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +125,11 @@ class BettingOutcome(Outcome):
     log_wealth: float
     kind = "betting"
 
-    def summary(self, false_pass_probability: float) -> str:
-        """Return the odds that the wealth stands for, and those that were needed."""
+    def summary(self, claim: Claim, false_pass_probability: float) -> str:
+        """Return the odds that the wealth stands for, and those that were required."""
         needed = odds(-math.log(false_pass_probability))
-        return f"odds of {odds(self.log_wealth)} to 1 against a delta above the level; {needed} needed"
+        shown = f"delta <= {claim.level:.3g} at epsilon {claim.epsilon:.6g}"
+        return f"evidence {odds(self.log_wealth)} to 1 that {shown} ({needed} required)"
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ class AverageOutcome(Outcome):
     threshold: float
     kind = "fixed"
 
-    def summary(self, false_pass_probability: float) -> str:
+    def summary(self, claim: Claim, false_pass_probability: float) -> str:
         """Return the average, and the most that it may be."""
         return f"their average is {self.mean:.4g}, at most {self.threshold:.4g}"
 
@@ -174,8 +175,8 @@ class SampledProof(Proof):
 
     def summary(self) -> str:
         """Return the proof in words."""
-        outcome = self.outcome.summary(self.false_pass_probability)
-        return f"{self.samples:,} samples of {law_in_words(self.law)}: {outcome}"
+        outcome = self.outcome.summary(self.claim, self.false_pass_probability)
+        return f"passed with {self.samples:,} samples of {law_in_words(self.law)}: {outcome}"
 
 
 @dataclass(frozen=True)

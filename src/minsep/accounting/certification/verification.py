@@ -81,10 +81,10 @@ def _caveats(certificate: Certificate, reproduced: bool) -> tuple[str, ...]:
     if certificate.samples == 0:
         return ()
     attempts = certificate.attempts
-    mechanisms = "one mechanism was" if attempts == 1 else f"{attempts} mechanisms were"
-    caveats = [f"The prover's word: its seed was drawn once, and no more than {mechanisms} tested."]
+    mechanisms = "one mechanism" if attempts == 1 else f"{attempts} mechanisms"
+    caveats = [f"Taken on trust: the prover drew its seed once, and tested no more than {mechanisms}."]
     if not reproduced:
-        caveats.append("Not shown: that laws were chosen before their samples were drawn; reproduce=True repeats that.")
+        caveats.append("Not checked: that sampling distributions were fixed before sampling; use reproduce=True.")
     return tuple(caveats)
 
 

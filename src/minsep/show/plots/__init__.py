@@ -9,12 +9,12 @@ from minsep.show.palette import Style
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis: its title, where its ticks are if that is not left to who draws, and whether it begins at zero."""
+    """An axis: its title, where its ticks are if that is not left to who draws, and from where to where it goes."""
 
     title: str
     logarithmic: bool = False
     ticks: Sequence[int] = ()
-    from_zero: bool = False
+    limits: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

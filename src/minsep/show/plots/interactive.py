@@ -82,7 +82,8 @@ def _heat_map(plot: HeatMap) -> go.Figure:
 def _axis(axis: Axis) -> dict[str, Any]:
     ticks = {"tickvals": list(axis.ticks), "ticktext": [f"{tick:,}" for tick in axis.ticks]} if axis.ticks else {}
     kind = {"type": "log"} if axis.logarithmic else {}
-    return {**kind, **ticks, "rangemode": "tozero" if axis.from_zero else "normal"}
+    limits = {} if axis.limits is None else {"range": list(axis.limits)}
+    return {**kind, **ticks, **limits}
 
 
 def _decades(plot: Plot) -> int:

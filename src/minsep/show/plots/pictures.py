@@ -67,8 +67,8 @@ def draw(axes: Axes, plot: Plot, legend: Literal["best", "upper right"] = "best"
     if plot.x.ticks:
         axes.set_xticks(plot.x.ticks, [f"{tick:,}" for tick in plot.x.ticks])
         axes.set_xticks([], minor=True)
-    if plot.y.from_zero:
-        axes.set_ylim(bottom=0)
+    if plot.y.limits is not None:
+        axes.set_ylim(*plot.y.limits)
     if plot.has_legend:
         axes.legend(loc=legend)
 

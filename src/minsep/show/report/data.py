@@ -14,7 +14,7 @@ from minsep.mechanism import Mechanism
 from minsep.paper import Comparison
 from minsep.participation import families
 from minsep.participation.truncation import PADDING
-from minsep.planning import Candidate, Plan
+from minsep.planning import Candidate, Margin, Plan
 from minsep.training.stability import largest_stable_clip_norm
 
 # From a quarter of epsilon to twice epsilon: with 35 steps, one of them ends at epsilon.
@@ -24,6 +24,7 @@ _CURVE_WORK = 12_000_000  # samples times iterations: a few seconds
 _MOST_RELATIVE_ERROR = 0.5
 _MOST_DRAWN = 30_000_000  # examples plus entries of the batches: a few seconds
 _MOST_POINTS = 2_000
+_MARGIN_OF_ERRORS = 0.06  # of the highest error in the range
 
 
 @dataclass(frozen=True)
@@ -131,39 +132,39 @@ class Coefficients:
 
 def key_numbers(plan: Plan) -> list[tuple[str, str, str]]:
     """Return the most important numbers, each with a name, a value and a remark."""
-    share = gain_over_baseline(plan)
     numbers = [
         ("Privacy", f"ε = {plan.request.epsilon:g}", f"δ = {plan.request.delta:g}"),
         ("Noise multiplier", f"{plan.mechanism.noise_multiplier:.4g}", "standard deviation / clip norm"),
         ("Error", f"{plan.error:.4g}", f"root mean square, {plan.request.workload.name}"),
     ]
-    if share is not None:
-        sign = "-" if share >= 0 else "+"
-        numbers.append(("Against the best baseline", f"{sign}{100 * abs(share):.1f} %", plan.baseline.name))
+    dp_sgd, baseline = plan.against_dp_sgd, plan.against_baseline
+    if dp_sgd is not None and dp_sgd.other != plan.chosen:
+        numbers.append(("Against DP-SGD", _change(dp_sgd), f"whose error is {dp_sgd.other.error:.4g}"))
+    if baseline is not None and (dp_sgd is None or baseline.other != dp_sgd.other):
+        numbers.append(("Against the best baseline", _change(baseline), baseline.name))
     return numbers
 
 
-def gain_over_baseline(plan: Plan) -> float | None:
-    """Return the relative reduction of the error from the best baseline; None if there is none or it was chosen."""
-    baseline = plan.baseline
-    if not families()[baseline.scheme].is_baseline or baseline == plan.chosen or baseline.error is None:
-        return None
-    return 1 - plan.error / baseline.error
+def _change(margin: Margin) -> str:
+    return f"{'-' if margin.saved >= 0 else '+'}{100 * abs(margin.saved):.1f} %"
 
 
 def gains(plan: Plan) -> list[str]:
-    """Return what the plan gains over the best baseline and by tuning the strategy, in sentences."""
-    baseline, share = plan.baseline, gain_over_baseline(plan)
-    if baseline == plan.chosen and families()[baseline.scheme].is_baseline:
+    """Return why this plan was chosen, and what it gains over baselines and by tuning the strategy, in sentences."""
+    baseline, margin = plan.baseline, plan.against_baseline
+    if margin is not None:
+        how = (
+            "Its error is certified, and the noise of the baseline is computed exactly."
+            if margin.certified
+            else "Both errors are estimates."
+        )
+        sentences = [f"Compared with the best baseline, it has {margin.words}. {how}"]
+    elif families()[baseline.scheme].is_baseline:
         sentences = ["It is the best of the baselines: no other candidate has a smaller error."]
-    elif share is None:
-        sentences = ["Only b-min-sep was tried, so there is no baseline to compare with."]
     else:
-        kind = "computed" if baseline.exact else "estimated"
-        sentences = [
-            f"Its error is {100 * abs(share):.1f} % {'below' if share >= 0 else 'above'} that of the best baseline, "
-            f"{baseline.name} ({baseline.error:.4g}, {kind})."
-        ]
+        sentences = ["Only b-min-sep was tried, so there is no baseline to compare with."]
+    if plan.reason:
+        sentences.append(plan.reason)
     if plan.chosen.shrink != 1.0:
         sentences.append(
             f"By estimates, tuning the strategy to the sampling accounts for {100 * plan.gain:.1f} %: its coefficients "
@@ -201,12 +202,29 @@ def series(plan: Plan) -> list[Series]:
         [candidate for candidate in plan.table if candidate.error is not None]
     ):  # the best is first in the table, so it is kept
         best.setdefault((candidate.scheme, candidate.shrink != 1.0), {})[candidate.bands] = candidate
+    chosen = plan.chosen
+    if chosen in plan.table:  # so that the plan lies on its own curve
+        best[chosen.scheme, chosen.shrink != 1.0][chosen.bands] = chosen
     return [
         Series(scheme, tuned, tuple(by_bands[bands] for bands in sorted(by_bands)))
         for scheme in families()
         for tuned in (False, True)
         if (by_bands := best.get((scheme, tuned)))
     ]
+
+
+def range_of_errors(plan: Plan) -> tuple[float, float]:
+    """Return the range of errors that has the best of every series: a few candidates may be far above it."""
+    best = [min(one.errors) for one in series(plan)]
+    low, high = min(*best, plan.error), max(*best, plan.error)
+    margin = _MARGIN_OF_ERRORS * high
+    return max(low - margin, 0.0), high + margin
+
+
+def errors_outside(plan: Plan) -> list[float]:
+    """Return the errors of the series that lie above the range."""
+    _, high = range_of_errors(plan)
+    return [error for one in series(plan) for error in one.errors if error > high]
 
 
 def tried(plan: Plan) -> list[Candidate]:

@@ -65,16 +65,21 @@ def by_bands(plan: Plan, quantity: str) -> Plot:
         for series in all_series
     ]
     star = Star(
-        name="the plan",
+        name="the plan, certified" if plan.certified else "the plan",
         x=plan.chosen.bands,
         y=plan.error if of_error else plan.mechanism.noise_multiplier,
-        hover=f"{plan.chosen.name}<br>%{{y:.4g}}<extra>the plan</extra>",
+        hover=f"{plan.chosen.name}<br>%{{y:.4g}}<extra>%{{fullData.name}}</extra>",
     )
+    higher = len(data.errors_outside(plan))
+    outside = f" ({higher} above the plot)" if higher else ""
     bands = sorted({value for series in all_series for value in series.bands})
     return Plot(
-        f"{'Error' if of_error else 'Noise multiplier'} by scheme and bands",
+        f"Error by scheme and bands{outside}" if of_error else "Noise multiplier by scheme and bands",
         Axis("bands", logarithmic=True, ticks=bands),
-        Axis("error (root mean square)" if of_error else "noise multiplier", from_zero=of_error),
+        Axis(
+            "error (root mean square)" if of_error else "noise multiplier",
+            limits=data.range_of_errors(plan) if of_error else None,
+        ),
         [*lines, star],
     )
 

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from minsep.core.install import install_command
+
 
 def picture_format(path: str | os.PathLike[str], name: str = "path") -> str:
     """Return the format that a suffix names.
@@ -25,7 +27,7 @@ def picture_format(path: str | os.PathLike[str], name: str = "path") -> str:
 def check_package(name: str) -> None:
     """Refuse work for which a package is missing."""
     if find_spec(name) is None:
-        raise ValueError(f"Reports and plots need {name}: pip install 'minsep[report]'.")
+        raise ValueError(f"Reports and plots need {name}: {install_command('report')}")
 
 
 @contextmanager
@@ -36,4 +38,4 @@ def needing(package: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != package:
             raise
-        raise ImportError(f"Reports and plots need {package}: pip install 'minsep[report]'.") from None
+        raise ImportError(f"Reports and plots need {package}: {install_command('report')}") from None

@@ -50,7 +50,8 @@ def plan_page(plan: Plan, command: str) -> str:
         plan=plan,
         request=plan.request,
         certificate=plan.certificate,
-        heading=_capital(plan.chosen.name),
+        heading=_capital(plan.headline),
+        mechanism=_capital(plan.chosen.name),
         gains=data.gains(plan),
         key_numbers=data.key_numbers(plan),
         proofs=Table(
@@ -105,7 +106,11 @@ def _by_bands(plan: Plan, quantity: str) -> Figure:
         f"{series.name}: {min(series.errors if quantity == 'error' else series.noise_multipliers):.4g}"
         for series in data.series(plan)
     )
-    return Figure(quantity.replace("_", "-"), figures.by_bands(plan, quantity), f"Least of each: {least}.")
+    words = f"Lowest of each: {least}."
+    outside = data.errors_outside(plan) if quantity == "error" else []
+    if outside:
+        words += f" Above the plot: {len(outside)}, with errors up to {max(outside):.4g}."
+    return Figure(quantity.replace("_", "-"), figures.by_bands(plan, quantity), words)
 
 
 def _tried(plan: Plan) -> Table:
@@ -128,7 +133,7 @@ def _tried(plan: Plan) -> Table:
 
 def _workloads(plan: Plan) -> Table:
     return Table(
-        ["workload", "best of those tried", "its error", "error of the plan"],
+        ["workload", "best of those tried", "its error", "error of the plan's mechanism"],
         [
             [found.workload.name, found.best.name, f"{found.error:.4g}", f"{found.plan_error:.4g}"]
             for found in rankings(plan)

@@ -6,7 +6,6 @@ import os
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from minsep.accounting import Certificate
 from minsep.accounting import verify as verify_certificate
 from minsep.core.budget import Budget, most_true_positives
 from minsep.core.files import write_whole
+from minsep.core.install import wheel_command
 from minsep.engine import LOCAL, Compute
 from minsep.mechanism import Mechanism
 from minsep.show.statements import content
@@ -122,7 +122,7 @@ class Statement:
                 "again. `minsep audit` tests a training loop against its certificate.",
             ),
             content.Table(("certificate", "SHA-256"), digests),
-            code=f"pip install minsep=={version('minsep')}\n{commands}",
+            code=f"{wheel_command()}\n{commands}",
         )
 
     def _versions(self) -> Section:

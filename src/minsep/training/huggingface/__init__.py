@@ -5,7 +5,9 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "transformers":
         raise
-    raise ImportError("minsep.training.huggingface needs transformers: pip install 'minsep[huggingface]'.") from None
+    from minsep.core.install import install_command
+
+    raise ImportError(f"minsep.training.huggingface needs transformers: {install_command('huggingface')}") from None
 
 from minsep.training.huggingface.trainer import PrivateTrainer
 

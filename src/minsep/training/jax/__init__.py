@@ -4,7 +4,9 @@ try:
     import jax  # noqa: F401
     import optax  # noqa: F401
 except ModuleNotFoundError as error:
-    raise ImportError("minsep.training.jax needs JAX and optax: pip install 'minsep[jax]'") from error
+    from minsep.core.install import install_command
+
+    raise ImportError(f"minsep.training.jax needs JAX and optax: {install_command('jax')}") from error
 
 from minsep.training.jax.clipping import clipped_gradient, padded
 from minsep.training.jax.noise import NoiseState

@@ -3,7 +3,9 @@
 try:
     import torch  # noqa: F401
 except ModuleNotFoundError as error:
-    raise ImportError("minsep.training.torch needs PyTorch: pip install 'minsep[torch]'") from error
+    from minsep.core.install import install_command
+
+    raise ImportError(f"minsep.training.torch needs PyTorch: {install_command('torch')}") from error
 
 from minsep.training.torch.scaling import ScaleThenPrivatize
 from minsep.training.torch.training import PrivateTraining

@@ -33,6 +33,7 @@ from minsep.training.torch.scaling import ScaleThenPrivatize
 from minsep.training.torch.sharded.clipping import ShardedSum
 from minsep.training.torch.sharded.shards import is_sharded, restored, restored_optimizer, whole_values
 from minsep.training.torch.tensors import from_array, to_array
+from minsep.training.torch.threads import threads_advice
 
 if TYPE_CHECKING:
     from minsep.accounting import Accepted, Certificate
@@ -277,6 +278,9 @@ class PrivateTraining(Training):
         # What was measured before is kept, because the size affects how gradients are rounded.
         if self._clipped.micro_batch is None and content["micro_batch"] is not None:
             self._clipped.micro_batch = validate.integer(micro_batch=content["micro_batch"], at_least=1)
+
+    def _advice(self) -> str:
+        return threads_advice() if self._clipped.device.type == "cpu" else ""
 
     def _identity(self) -> State:
         return self._run.identity(
