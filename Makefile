@@ -11,10 +11,13 @@ endif
 
 .PHONY: plan serve test test-slow test-processors test-lowest check format docs benchmark evidence-quick dist clean moved
 
+# A certificate and a report that exist are kept: the next ones get numbers.
 plan: .venv/light
 	@echo "Planning for 60,000 examples, batches of 512, 2,000 iterations, epsilon 4, delta 1e-5: about half a minute."
-	@$(BIN)/minsep plan --examples 60000 --batch-size 512 --iterations 2000 --epsilon 4 --delta 1e-5 \
-		--output certificate.json --report plan.html
+	@number=; while [ -e certificate$$number.json ] || [ -e plan$$number.html ]; do \
+		next=$$(($${next:-1} + 1)); number=-$$next; done; \
+	$(BIN)/minsep plan --examples 60000 --batch-size 512 --iterations 2000 --epsilon 4 --delta 1e-5 \
+		--output certificate$$number.json --report plan$$number.html
 
 # A page to explore plans, in the browser of this machine.
 serve: .venv/web

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from minsep.cli.options import WORK, Json, Seed, command, counting, measuring
+from minsep.cli.options import WORK, Force, Json, Seed, command, counting, measuring
 from minsep.cli.output import Files, print_grid, print_table, report_checks
 from minsep.cli.progress import Bar
 
@@ -33,6 +33,7 @@ def audit(
     plot: Annotated[
         Path | None, typer.Option(help="Draw false against true positives to this file, .png or .svg.")
     ] = None,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Run a training loop on canaries, and compare it with its certificate. Exit 0: no alarm, 1: alarm.
@@ -42,7 +43,7 @@ def audit(
     import minsep
     from minsep.core import validation as validate
 
-    files = Files(plot=plot)
+    files = Files(plot=plot, force=force)
     validate.all_of(*files.checks(), *report_checks(None, plot), lambda: _check_numbers(runs, canaries))
     with Bar(f"preparing an audit of {loop}") as bar:
         result = minsep.audit(

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from minsep.cli.options import Json
+from minsep.cli.options import Force, Json
 from minsep.cli.output import Files, print_json, print_table
 from minsep.cli.progress import Bar
 
@@ -34,6 +34,7 @@ def bound(
         Path | None,
         typer.Option("--output", "-o", help="Write the ids of the kept examples to this .csv or .parquet file."),
     ] = None,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Bound contributions: keep examples, greedily in an order, so that no user has more than a given number.
@@ -44,7 +45,7 @@ def bound(
     from minsep.attribution.edges import check_format, write_examples
     from minsep.core import validation as validate
 
-    files = Files(output=output)
+    files = Files(output=output, force=force)
     validate.all_of(*files.checks(), *([] if output is None else [lambda: check_format(output)]))
     with Bar(f"bounding the contributions of {edges}"):
         graph = AttributionGraph.from_edges(edges)

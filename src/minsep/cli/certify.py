@@ -11,6 +11,7 @@ from minsep.cli.options import (
     Cluster,
     Delta,
     Epsilon,
+    Force,
     Journal,
     Json,
     ModelSize,
@@ -24,6 +25,7 @@ from minsep.cli.options import (
 )
 from minsep.cli.output import Files, print_json, print_table, print_training
 from minsep.cli.progress import Bar
+from minsep.core.budget import warn_of_delta
 
 REFUSED = 1
 _ADVICE_SAMPLES = 20_000
@@ -39,6 +41,7 @@ def certify(
     journal: Journal = None,
     model_size: ModelSize = None,
     output: Output = None,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Test whether a mechanism is (epsilon, delta)-DP, and write the certificate. Exit 0: passed, 1: refused.
@@ -48,7 +51,7 @@ def certify(
     """
     import minsep
 
-    files = Files(output=output, journal=journal)
+    files = Files(output=output, journal=journal, force=force, keeps_certificate=not json)
     checks = [*budget_checks(epsilon=epsilon, delta=delta), *work.check(), *files.checks()]
     mechanism = setting.mechanism(noise_multiplier, *checks)
     with Bar() as bar:
@@ -58,6 +61,7 @@ def certify(
             delta,
             seed=work.seed,
             model_size=model_size,
+            num_examples=setting.examples,
             compute=work.compute,
             journal=journal,
             progress=bar.tell,
@@ -80,6 +84,7 @@ def calibrate(
     journal: Journal = None,
     model_size: ModelSize = None,
     output: Output = None,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Find the smallest noise multiplier that is certified as (epsilon, delta)-DP, and write its certificate.
@@ -88,7 +93,7 @@ def calibrate(
     """
     import minsep
 
-    files = Files(output=output, journal=journal)
+    files = Files(output=output, journal=journal, force=force, keeps_certificate=not json)
     checks = [*budget_checks(epsilon=epsilon, delta=delta), *work.check(), *files.checks()]
     design = setting.design(*checks)
     with Bar() as bar:
@@ -98,6 +103,7 @@ def calibrate(
             delta=delta,
             seed=work.seed,
             model_size=model_size,
+            num_examples=setting.examples,
             compute=work.compute,
             journal=journal,
             progress=bar.tell,
@@ -105,10 +111,10 @@ def calibrate(
     if calibration.fallback:
         print(calibration.fallback, file=sys.stderr if json else sys.stdout)
     _report(calibration.certificate, files, json)
-    if output is not None and calibration.certificate.passed and not json and not files.failed:
+    if files.certificate is not None and calibration.certificate.passed and not json:
         from minsep.training.snippet import training_lines
 
-        print_training(training_lines(setting.examples, setting.iterations, certificate=str(output)))
+        print_training(training_lines(setting.examples, setting.iterations, certificate=str(files.certificate)))
     _finish(calibration.certificate, files)
 
 
@@ -136,10 +142,11 @@ def verify(
             result = minsep.verify(minsep.Certificate.load(certificate), reproduce=reproduce, compute=compute)
         except ChangedCertificateError as error:
             result = minsep.Verification(False, str(error))
+    caveats = [caveat.replace("reproduce=True", "--reproduce") for caveat in result.caveats]
     if json:
-        print_json({"holds": result.holds, "reason": result.reason, "caveats": list(result.caveats)})
+        print_json({"holds": result.holds, "reason": result.reason, "caveats": caveats})
     else:
-        print("\n".join([result.reason, *result.caveats]))
+        print("\n".join([result.reason, *caveats]))
     if not result.holds:
         raise typer.Exit(REFUSED)
 
@@ -171,6 +178,7 @@ def epsilon(setting: Setting, noise_multiplier: NoiseMultiplier, delta: Delta, w
     import minsep
 
     mechanism = setting.mechanism(noise_multiplier, *budget_checks(delta=delta), *work.check())
+    warn_of_delta(delta, setting.examples)
     with Bar("estimating epsilon"):
         estimate = minsep.estimate_epsilon(mechanism, delta, seed=work.seed or 0, compute=work.compute)
     _print_estimate("epsilon", estimate, json)
@@ -188,7 +196,7 @@ def outcome_in_words(certificate: Any) -> str:
 
 def _report(certificate: Any, files: Files, json: bool) -> None:
     """Write and print a certificate; print all of it if it could not be written."""
-    files.write("output", certificate.save)
+    files.write_certificate(certificate)
     if json:
         print(certificate.to_json())
         return
@@ -198,6 +206,8 @@ def _report(certificate: Any, files: Files, json: bool) -> None:
     rows["Certified"] = outcome_in_words(certificate)
     print_table(f"({certificate.epsilon:g}, {certificate.delta:g})-DP", rows | files.rows())
     print(certificate.statement)
+    if files.note:
+        print(files.note)
     if files.failed:
         print(certificate.to_json())
 

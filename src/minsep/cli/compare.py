@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from minsep.cli.options import Cluster, Journal, Json, Workers, counting, measuring
+from minsep.cli.options import Cluster, Force, Journal, Json, Workers, counting, measuring
 from minsep.cli.output import Files, print_grid, print_json, report_checks
 from minsep.cli.progress import Bar
 
@@ -30,6 +30,7 @@ def compare(
     journal: Journal = None,
     report: Annotated[Path | None, typer.Option(help="Write an HTML page to this file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the heat maps to this .png or .svg file.")] = None,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Estimate and compare the mean squared errors of b-min-sep, cyclic Poisson and balls-in-bins.
@@ -41,7 +42,7 @@ def compare(
     from minsep.paper.comparison import EPOCHS, EPSILONS, OTHERS
     from minsep.participation import families
 
-    files = Files(report=report, plot=plot, journal=journal)
+    files = Files(report=report, plot=plot, journal=journal, force=force)
     validate.all_of(*files.checks(), *report_checks(report, plot))
     with Bar() as bar:
         comparison = paper.compare(

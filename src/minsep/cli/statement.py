@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from minsep.cli.numbers import number
-from minsep.cli.options import Workers
+from minsep.cli.options import Force, Workers
 from minsep.cli.output import Files, print_table
 from minsep.cli.progress import Bar
 
@@ -30,6 +30,7 @@ def statement(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write to this file: .md, .html or .json.")
     ] = None,
+    force: Force = False,
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Do not verify the certificates; the statement says so.")
     ] = False,
@@ -45,7 +46,7 @@ def statement(
     import minsep
     from minsep.core import validation as validate
 
-    files = Files(output=output)
+    files = Files(output=output, force=force)
     validate.all_of(*files.checks())
     suffix = _suffix(format, output)
     with Bar("verifying and estimating"):
