@@ -11,12 +11,15 @@ endif
 
 .PHONY: plan serve test test-slow test-processors test-lowest check format docs benchmark evidence-quick dist clean moved
 
+# A certificate and a report that exist are kept: the next ones get numbers.
 plan: .venv/light
 	@echo "Planning for 60,000 examples, batches of 512, 2,000 iterations, epsilon 4, delta 1e-5: about half a minute."
-	@$(BIN)/minsep plan --examples 60000 --batch-size 512 --iterations 2000 --epsilon 4 --delta 1e-5 \
-		--output certificate.json --report plan.html
-	@echo
-	@echo "Check the certificate:  $(BIN)/minsep verify certificate.json"
+	@number=; while [ -e certificate$$number.json ] || [ -e plan$$number.html ]; do \
+		next=$$(($${next:-1} + 1)); number=-$$next; done; \
+	$(BIN)/minsep plan --examples 60000 --batch-size 512 --iterations 2000 --epsilon 4 --delta 1e-5 \
+		--output certificate$$number.json --report plan$$number.html && \
+	echo && \
+	echo "Check the certificate:  $(BIN)/minsep verify certificate$$number.json"
 	@echo "Install PyTorch:        $(BIN)/python -m pip install -e '.[torch]'"
 	@echo "Enter the environment:  . $(BIN)/activate    (after that, minsep and python are those of $(BIN))"
 

@@ -110,3 +110,11 @@ def test_loading_executes_nothing(tmp_path):
         path.write_bytes(content)
         with pytest.raises(ValueError, match="does not contain a state of minsep"):
             minsep.load_state(path)
+
+
+def test_a_file_that_cannot_be_written_is_named_as_it_was_asked_for(tmp_path):
+    path = tmp_path / "missing" / "run.checkpoint"
+    with pytest.raises(FileNotFoundError) as refused:
+        minsep.save_state(path, {"format": 1})
+    assert refused.value.filename == str(path)
+    assert ".partial" not in str(refused.value)

@@ -437,7 +437,7 @@ def test_a_fallback_is_announced_first_and_named(monkeypatch):
 def test_edges_of_a_budget_are_refused_skipped_or_answered():
     refused = run("plan", *TASK[:-1], "1")
     assert refused.returncode == 2
-    assert refused.stderr == "Error: --delta is 1.0, but it must be a finite number above 0 and below 1.\n"
+    assert refused.stderr == "Error: --delta is 1.0, but it must be a finite number above 0 and below 0.5.\n"
     small = ["--max-bands", "2", "--no-tune", "--seed", "0"]
     schemes = ["--scheme", "poisson", "--scheme", "cyclic-poisson", "--scheme", "min-sep", "--min-sep", "2"]
     tiny = run("plan", *TASK[:-1], "1e-15", *small, *schemes, "--json")

@@ -50,10 +50,12 @@ OUTPUTS = [
     "n" * 300,
     "é ☃.json",
     "link",
+    "good.json",
 ]
+FORCE = {"--force": [None, None, True]}
 COMMANDS = {
-    "certify": SETTING | BUDGET | NOISE | WORK | {"--output": OUTPUTS, "--json": FLAG},
-    "calibrate": SETTING | BUDGET | WORK | {"--output": OUTPUTS, "--json": FLAG},
+    "certify": SETTING | BUDGET | NOISE | WORK | FORCE | {"--output": OUTPUTS, "--json": FLAG},
+    "calibrate": SETTING | BUDGET | WORK | FORCE | {"--output": OUTPUTS, "--json": FLAG},
     "delta": SETTING | NOISE | WORK | {"--epsilon": BUDGET["--epsilon"], "--json": FLAG},
     "epsilon": SETTING | NOISE | WORK | {"--delta": BUDGET["--delta"], "--json": FLAG},
     "strategy": {"--iterations": ["1", "8", "100"], "--bands": ["1", "4", "8"], "--json": FLAG},
@@ -78,6 +80,7 @@ COMMANDS = {
     },
     "plan": {
         **{name: SETTING[name] for name in ("--examples", "--batch-size", "--max-batch-size")}, **BUDGET, **WORK,
+        **FORCE,
         "--iterations": ["8"], "--max-bands": ["1", "2"], "--min-sep": [None, None, "2"], "--estimate": FLAG,
         "--scheme": [None, "poisson", "min-sep", "magic"], "--edges": [None, None, None, "edges.csv", "bad.csv"],
         "--user-bound": [None, None, "1", "1,2", "a"], "--model-size": [None, "100"], "--momentum": [None, "0.9"],
@@ -164,9 +167,12 @@ def check(arguments):
         assert code != 2 or err.strip() or not arguments, "no reason"  # without arguments, help is printed
         assert (folder / "pipe").is_fifo()
         assert (folder / "link").is_symlink()
+        kept = (folder / "good.json").read_text() == CERTIFICATES[4].to_json()
+        assert kept or "--force" in arguments
         new = {path for path in folder.iterdir() if path.name not in before}
         named = {part for argument in arguments for part in (argument, argument.partition("=")[2], argument[2:])}
-        assert {path.name for path in new} <= named, new
+        by_default = {"certificate.json"} if "--json" not in arguments and "--estimate" not in arguments else set()
+        assert {path.name for path in new} <= named | by_default, new
         assert not any((folder / "folder").iterdir())
         assert code != 2 or not new, (new, err)
         for path in new:

@@ -52,6 +52,7 @@ CERTIFY = {
     "failure_probability": (None, 1e-5),
     "max_samples": (None, 10**9),
     "memory": (1 << 30, 1 << 29),
+    "num_examples": (None, 1000),
 }
 CALIBRATE = {
     "model_size": (None, 100),

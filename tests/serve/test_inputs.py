@@ -40,7 +40,9 @@ OPTIONS = {
         ),
         (
             {"min_sep": "21"},
-            {"min_sep": "Separation of b-min-sep is 21, but it must be an integer of at least 1 and at most 20."},
+            {
+                "min_sep": "Separation of b-min-sep is 21, but it must be an integer of at least 1 and at most 20, the iterations of an epoch."
+            },
         ),
         ({"schemes": "poisson,nothing"}, {"schemes": "Schemes to try is 'nothing', but it must be one of 'poisson'"}),
         ({"schemes": ""}, {"schemes": "Schemes to try is empty: choose at least one."}),
@@ -81,7 +83,7 @@ requests = st.builds(
     batch_size=st.floats(1, 1000),
     iterations=st.integers(1, 20_000),
     epsilon=st.floats(1e-3, 100),
-    delta=st.floats(1e-20, 0.5),
+    delta=st.floats(1e-20, 0.49),
     model_size=st.none() | st.integers(1, 10**12),
     user_bound=st.integers(1, 1000),
     max_bands=st.integers(1, 1024),

@@ -9,6 +9,7 @@ import pytest
 
 import minsep
 from minsep.accounting import Accepted, accept_certificate
+from minsep.core.budget import LargeDeltaWarning
 from minsep.training.snippet import training_lines
 from tests.cli import command_line
 from tests.training.adapters import ADAPTERS
@@ -208,6 +209,32 @@ def test_a_truncation_is_for_one_size_of_data(adapter):
     assert training_from(adapter, cut).mechanism.truncation.batch_size == 20
     with pytest.raises(ValueError, match="num_examples is 41, but the truncation was accounted for 40"):
         training_from(adapter, cut, num_examples=41)
+
+
+def recorded(num_examples, **options):
+    identity = minsep.BandedToeplitz.identity(iterations=ITERATIONS)
+    mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.25), 2.0)
+    return minsep.certify(mechanism, **{"epsilon": 4.0, "delta": 1e-2, "num_examples": num_examples} | options)
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.name)
+@pytest.mark.parametrize("other", [10, 39, 400])
+def test_another_number_of_examples_is_refused_unless_told(adapter, other):
+    made = recorded(EXAMPLES)
+    assert training_from(adapter, made).num_examples == EXAMPLES
+    sentence = (
+        f"num_examples is {other}, but the certificate was made for 40 examples, .* accept_other_num_examples=True"
+    )
+    with pytest.raises(ValueError, match=sentence):
+        training_from(adapter, made, num_examples=other)
+    assert training_from(adapter, made, num_examples=other, accept_other_num_examples=True).num_examples == other
+    assert training_from(adapter, recorded(None), num_examples=other).num_examples == other
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.name)
+def test_a_delta_that_is_too_large_for_the_dataset_is_a_warning(adapter, certificate):
+    with pytest.warns(LargeDeltaWarning, match="delta is 0.01, but with 100 examples it should be well below 1/100"):
+        training_from(adapter, certificate, num_examples=100)
 
 
 def run(lines, folder):

@@ -5,8 +5,9 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,6 +23,7 @@ from minsep.cli.plan import plan
 from minsep.cli.serve import serve
 from minsep.cli.statement import statement
 from minsep.cli.strategy import strategy
+from minsep.core.budget import LargeDeltaWarning
 
 BAD_INPUT, INTERRUPTED = 2, 130
 SOON = 0.05
@@ -87,14 +89,25 @@ def stoppable(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _in_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Let errors name the flags of a command instead of its parameters."""
+    """Let errors and warnings name the flags of a command instead of its parameters."""
 
     @functools.wraps(command)
     def naming(*arguments: object, **options: object) -> None:
-        try:
-            command(*arguments, **options)
-        except ValueError as error:
-            raise ValueError(in_flags(str(error), command)) from error
+        shown_before = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, LargeDeltaWarning):
+                print(f"Warning: {in_flags(str(message), command)}", file=sys.stderr)
+            else:
+                shown_before(message, category, *place, **more)
+
+        with warnings.catch_warnings():
+            setattr(warnings, "showwarning", show)  # noqa: B010 # mypy knows more of its parameters than matters
+            warnings.simplefilter("default", LargeDeltaWarning)
+            try:
+                command(*arguments, **options)
+            except ValueError as error:
+                raise ValueError(in_flags(str(error), command)) from error
 
     return naming
 
@@ -140,7 +153,13 @@ def main() -> None:
     """Run the command line: exit 0 on success, and 2 on bad input, with one sentence per problem."""
     try:
         app()
-    except (ValueError, OSError, ImportError) as error:
+    except OSError as error:
+        named = error.filename is not None and error.strerror
+        problem = f"The file {os.fspath(error.filename)!r} cannot be used: {error.strerror}." if named else str(error)
+        for sentence in problem.splitlines():
+            print(f"Error: {sentence}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+    except (ValueError, ImportError) as error:
         for sentence in str(error).splitlines():
             say(f"Error: {sentence}", to_error=True)
         sys.exit(BAD_INPUT)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from minsep.cli.help import OUTPUT, WORK
-from minsep.cli.options import Json, Seed, Verify, command, counting, measuring
+from minsep.cli.options import Force, Json, Seed, Verify, command, counting, measuring
 from minsep.cli.output import Files, print_grid, print_table, report_checks, say
 from minsep.cli.progress import Bar
 
@@ -35,6 +35,7 @@ def audit(
         Path | None,
         typer.Option(help="Draw false against true positives to this file, .png or .svg.", rich_help_panel=OUTPUT),
     ] = None,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Run a training loop on canaries, and compare it with its certificate. Exit 0: no alarm, 1: alarm.
@@ -44,7 +45,7 @@ def audit(
     import minsep
     from minsep.core import validation as validate
 
-    files = Files(plot=plot)
+    files = Files(plot=plot, force=force)
     validate.all_of(*files.checks(), *report_checks(None, plot), lambda: _check_numbers(runs, canaries))
     with Bar(f"preparing an audit of {loop}") as bar:
         result = minsep.audit(

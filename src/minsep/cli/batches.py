@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from minsep.cli.help import OUTPUT
-from minsep.cli.options import CertifiedSetting, Json, Seed, command
+from minsep.cli.options import CertifiedSetting, Force, Json, Seed, command
 from minsep.cli.output import Files, print_json, print_table
 from minsep.cli.progress import Bar
 
@@ -30,6 +30,7 @@ def batches(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Draw all batches of a run with any of the sampling schemes, and summarise or save them.
@@ -39,7 +40,7 @@ def batches(
     """
     import numpy as np
 
-    files = Files(output=output)
+    files = Files(output=output, force=force)
     mechanism = setting.design(*files.checks(), lambda: _check_format(output)).with_noise(1.0)
     examples, scheme = setting.examples, mechanism.scheme
     with Bar("drawing batches"):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from minsep.cli.help import OUTPUT
-from minsep.cli.options import Json, command
+from minsep.cli.options import Force, Json, command
 from minsep.cli.output import Files, print_json, print_table
 from minsep.cli.progress import Bar
 
@@ -41,6 +41,7 @@ def bound(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Bound contributions: keep examples, greedily in an order, so that no user has more than a given number.
@@ -51,7 +52,7 @@ def bound(
     from minsep.attribution.edges import check_format, write_examples
     from minsep.core import validation as validate
 
-    files = Files(output=output)
+    files = Files(output=output, force=force)
     validate.all_of(*files.checks(), *([] if output is None else [lambda: check_format(output)]))
     with Bar(f"bounding the contributions of {edges}"):
         graph = AttributionGraph.from_edges(edges)

@@ -10,6 +10,7 @@ from minsep.cli.options import (
     Cluster,
     Delta,
     Epsilon,
+    Force,
     Journal,
     Json,
     ModelSize,
@@ -23,6 +24,7 @@ from minsep.cli.options import (
 )
 from minsep.cli.output import Files, print_json, print_table, print_training, say
 from minsep.cli.progress import Bar
+from minsep.core.budget import warn_of_delta
 
 REFUSED = 1
 _ADVICE_SAMPLES = 20_000
@@ -38,6 +40,7 @@ def certify(
     journal: Journal = None,
     model_size: ModelSize = None,
     output: Output = None,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Test whether a mechanism is (epsilon, delta)-DP, and write the certificate. Exit 0: passed, 1: refused.
@@ -47,7 +50,7 @@ def certify(
     """
     import minsep
 
-    files = Files(output=output, journal=journal)
+    files = Files(output=output, journal=journal, force=force, keeps_certificate=not json)
     checks = [*budget_checks(epsilon=epsilon, delta=delta), *work.check(), *files.checks()]
     mechanism = setting.mechanism(noise_multiplier, *checks)
     with Bar() as bar:
@@ -57,6 +60,7 @@ def certify(
             delta,
             seed=work.seed,
             model_size=model_size,
+            num_examples=setting.examples,
             compute=work.compute,
             journal=journal,
             progress=bar.tell,
@@ -79,6 +83,7 @@ def calibrate(
     journal: Journal = None,
     model_size: ModelSize = None,
     output: Output = None,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Find the smallest noise multiplier that is certified as (epsilon, delta)-DP, and write its certificate.
@@ -87,7 +92,7 @@ def calibrate(
     """
     import minsep
 
-    files = Files(output=output, journal=journal)
+    files = Files(output=output, journal=journal, force=force, keeps_certificate=not json)
     checks = [*budget_checks(epsilon=epsilon, delta=delta), *work.check(), *files.checks()]
     design = setting.design(*checks)
     with Bar() as bar:
@@ -97,6 +102,7 @@ def calibrate(
             delta=delta,
             seed=work.seed,
             model_size=model_size,
+            num_examples=setting.examples,
             compute=work.compute,
             journal=journal,
             progress=bar.tell,
@@ -104,10 +110,10 @@ def calibrate(
     if calibration.fallback:
         say(calibration.fallback, to_error=json)
     _report(calibration.certificate, files, json)
-    if output is not None and calibration.certificate.passed and not json and not files.failed:
+    if files.certificate is not None and calibration.certificate.passed and not json:
         from minsep.training.snippet import training_lines
 
-        print_training(training_lines(setting.examples, setting.iterations, certificate=str(output)))
+        print_training(training_lines(setting.examples, setting.iterations, certificate=str(files.certificate)))
     _finish(calibration.certificate, files)
 
 
@@ -135,10 +141,10 @@ def verify(
             result = minsep.verify(minsep.Certificate.load(certificate), reproduce=reproduce, compute=compute)
         except ChangedCertificateError as error:
             result = minsep.Verification(False, str(error))
+    caveats = [caveat.replace("reproduce=True", "--reproduce") for caveat in result.caveats]
     if json:
-        print_json({"holds": result.holds, "reason": result.reason, "caveats": list(result.caveats)})
+        print_json({"holds": result.holds, "reason": result.reason, "caveats": caveats})
     else:
-        caveats = (caveat.replace("reproduce=True", "--reproduce") for caveat in result.caveats)
         say("\n".join([result.reason, *caveats]))
     if not result.holds:
         raise typer.Exit(REFUSED)
@@ -171,6 +177,7 @@ def epsilon(setting: Setting, noise_multiplier: NoiseMultiplier, delta: Delta, w
     import minsep
 
     mechanism = setting.mechanism(noise_multiplier, *budget_checks(delta=delta), *work.check())
+    warn_of_delta(delta, setting.examples)
     with Bar("estimating epsilon"):
         estimate = minsep.estimate_epsilon(mechanism, delta, seed=work.seed or 0, compute=work.compute)
     _print_estimate("epsilon", estimate, json)
@@ -188,7 +195,7 @@ def outcome_in_words(certificate: Any) -> str:
 
 def _report(certificate: Any, files: Files, json: bool) -> None:
     """Write and print a certificate; print all of it if it could not be written."""
-    files.write("output", certificate.save)
+    files.write_certificate(certificate)
     if json:
         print(certificate.to_json())
         return
@@ -198,6 +205,8 @@ def _report(certificate: Any, files: Files, json: bool) -> None:
     rows["Certified"] = outcome_in_words(certificate)
     print_table(f"({certificate.epsilon:g}, {certificate.delta:g})-DP", rows | files.rows())
     say(certificate.statement)
+    if files.note:
+        say(files.note)
     if files.failed:
         print(certificate.to_json())
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from minsep.cli.help import OUTPUT
-from minsep.cli.options import Cluster, Journal, Json, Workers, command, counting, measuring
+from minsep.cli.options import Cluster, Force, Journal, Json, Workers, command, counting, measuring
 from minsep.cli.output import Files, print_grid, print_json, report_checks, say
 from minsep.cli.progress import Bar
 
@@ -36,6 +36,7 @@ def compare(
     plot: Annotated[
         Path | None, typer.Option(help="Write the heat maps to this .png or .svg file.", rich_help_panel=OUTPUT)
     ] = None,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Estimate and compare the mean squared errors of b-min-sep, cyclic Poisson and balls-in-bins.
@@ -47,7 +48,7 @@ def compare(
     from minsep.paper.comparison import EPOCHS, EPSILONS, OTHERS
     from minsep.participation import families
 
-    files = Files(report=report, plot=plot, journal=journal)
+    files = Files(report=report, plot=plot, journal=journal, force=force)
     validate.all_of(*files.checks(), *report_checks(report, plot))
     with Bar() as bar:
         comparison = paper.compare(

@@ -101,8 +101,15 @@ Cluster = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", help="Write the certificate to this file.", rich_help_panel=OUTPUT),
+    typer.Option(
+        "--output",
+        "-o",
+        help="Write the certificate to this file. By default one that passed is kept in certificate.json, or in "
+        "certificate-2.json and so on if that exists; with --json it is only printed.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.", rich_help_panel=OUTPUT)]
 Journal = Annotated[
     Path | None,
     typer.Option(
@@ -173,7 +180,9 @@ class Setting:
 
         checks: list[Callable[[], object]] = [
             lambda: QUESTIONS["num_examples"].check("examples", self.examples, at_most=MOST_EXAMPLES),
-            lambda: QUESTIONS["batch_size"].check("batch_size", self.batch_size, at_most=max(self.examples, 1)),
+            lambda: QUESTIONS["batch_size"].check(
+                "batch_size", self.batch_size, at_most=max(self.examples, 1), most_is="the number of examples"
+            ),
             lambda: QUESTIONS["iterations"].check("iterations", self.iterations),
             lambda: validate.integer(bands=self.bands, at_least=1, at_most=max(self.iterations, 1)),
             lambda: validate.choice(_offered(), scheme=self.scheme),

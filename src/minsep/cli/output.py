@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from minsep.core.files import check_folder
+from minsep.core.files import check_folder, next_free
 from minsep.core.install import install_command
 
 
@@ -81,19 +81,56 @@ def report_checks(report: Path | None, plot: Path | None) -> list[Callable[[], o
     return checks
 
 
+DEFAULT_CERTIFICATE = Path("certificate.json")
+
+
 class Files:
     """The files that a command will write: checked before its work, and written after it.
 
-    A file that cannot be written is reported at the end, after the result is printed: no work is lost to a full disk.
+    A file that exists is refused. A file that cannot be written is reported at the end, after the result is printed: no
+    work is lost to a full disk.
+
+    Args:
+        force: Whether files that exist are replaced.
+        keeps_certificate: Whether a certificate that passed is kept under a name of its own where none is given.
+        journal: The journal of the command, which goes on with one that exists.
+        paths: The other files, by the names of their parameters.
     """
 
-    def __init__(self, **paths: Path | None) -> None:
-        self._paths = {name: path for name, path in paths.items() if path is not None}
+    def __init__(
+        self, *, force: bool, keeps_certificate: bool = False, journal: Path | None = None, **paths: Path | None
+    ) -> None:
+        self._by_default = keeps_certificate and paths["output"] is None
+        if self._by_default:
+            paths = {**paths, "output": DEFAULT_CERTIFICATE}
+        given = {**paths, "journal": journal}
+        self._paths = {name: path for name, path in given.items() if path is not None}
+        self._force = force
         self._problems: dict[str, str] = {}
 
     def checks(self) -> list[Callable[[], object]]:
         """Return the checks that each file can be written."""
         return [partial(self._check, name, path) for name, path in self._paths.items()]
+
+    def write_certificate(self, certificate: Any) -> None:
+        """Write a certificate where it was requested, or, if it passed, under the name that it has by default."""
+        if self._by_default and certificate.passed:
+            self._paths["output"] = next_free(DEFAULT_CERTIFICATE)
+        elif self._by_default:
+            del self._paths["output"]
+        self.write("output", certificate.save)
+
+    @property
+    def note(self) -> str:
+        """A sentence about the name of the certificate, if it is not the one that people expect."""
+        if not self._by_default or self.certificate in (None, DEFAULT_CERTIFICATE):
+            return ""
+        return f"{DEFAULT_CERTIFICATE} exists already, so this certificate was written to {self.certificate}."
+
+    @property
+    def certificate(self) -> Path | None:
+        """The file that holds the certificate, if there is one."""
+        return None if "output" in self._problems else self._paths.get("output")
 
     def _check(self, name: str, path: Path) -> None:
         check_folder(**{name: path})
@@ -103,6 +140,11 @@ class Files:
                 break
             if its_path.resolve() == path.resolve():
                 raise ValueError(f"{name} is {str(path)!r}, but so is {other}: each must have its own file.")
+        replaces = name != "journal" and not (name == "output" and self._by_default)
+        if replaces and path.exists() and not self._force:
+            raise ValueError(
+                f"{name} is {str(path)!r}, but that file exists: choose another name, or replace it with --force."
+            )
         try:
             tempfile.TemporaryFile(dir=folder).close()
         except OSError as error:

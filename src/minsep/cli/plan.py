@@ -11,7 +11,7 @@ import typer
 
 from minsep.cli.certify import REFUSED, proof_rows
 from minsep.cli.help import OUTPUT
-from minsep.cli.options import MOST_EXAMPLES, QUESTIONS, Answers, Journal, Json, Output, Work, command, option
+from minsep.cli.options import MOST_EXAMPLES, QUESTIONS, Answers, Force, Journal, Json, Output, Work, command, option
 from minsep.cli.output import Files, print_grid, print_table, print_training, report_checks, say
 from minsep.cli.progress import Bar
 from minsep.planning.request import TASK
@@ -45,6 +45,7 @@ def plan(
     ] = None,
     journal: Journal = None,
     output: Output = None,
+    force: Force = False,
     report: Annotated[
         Path | None, typer.Option(help="Write an HTML report to this file.", rich_help_panel=OUTPUT)
     ] = None,
@@ -63,7 +64,8 @@ def plan(
     from minsep.core import validation as validate
     from minsep.planning import Request, make_plan
 
-    files = Files(output=output, report=report, plot=plot, journal=journal)
+    keeps = not json and not answers["estimate"]
+    files = Files(output=output, report=report, plot=plot, journal=journal, force=force, keeps_certificate=keeps)
     asked = {name: value for name, value in answers.items() if value is not None}
     requests: list[Request] = []
 
@@ -92,7 +94,7 @@ def plan(
             result = users.recommended.plan
         else:
             result = make_plan(replace(request, user_bound=bounds[0]), progress=bar.tell, **how)
-        files.write("output", result.certificate.save)
+        files.write_certificate(result.certificate)
         if report is not None or plot is not None:
             from minsep.show.report import plot as draw
             from minsep.show.report import write_report
@@ -109,10 +111,12 @@ def plan(
         if users is not None:
             _print_users(users)
         _print(result, files.rows(output="Certificate"))
+        if files.note:
+            print(files.note)
         if files.failed:
             print(result.certificate.to_json())
-        elif output is not None and result.certified:
-            print_training(_lines(result, output, edges))
+        elif files.certificate is not None and result.certified:
+            print_training(_lines(result, files.certificate, edges))
     files.finish()
     if not (request.estimate or result.certified):
         raise typer.Exit(REFUSED)

@@ -7,7 +7,7 @@ import typer
 
 from minsep.cli.help import OUTPUT
 from minsep.cli.numbers import number
-from minsep.cli.options import Workers, command
+from minsep.cli.options import Force, Workers, command
 from minsep.cli.output import Files, print_table, say
 from minsep.cli.progress import Bar
 
@@ -33,6 +33,7 @@ def statement(
         Path | None,
         typer.Option("--output", "-o", help="Write to this file: .md, .html or .json.", rich_help_panel=OUTPUT),
     ] = None,
+    force: Force = False,
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Do not verify the certificates; the statement says so.")
     ] = False,
@@ -48,7 +49,7 @@ def statement(
     import minsep
     from minsep.core import validation as validate
 
-    files = Files(output=output)
+    files = Files(output=output, force=force)
     validate.all_of(*files.checks())
     suffix = _suffix(format, output)
     with Bar("verifying and estimating"):

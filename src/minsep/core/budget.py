@@ -1,11 +1,18 @@
 """The privacy budget, and what it leaves to an attacker."""
 
 import math
+import warnings
 from dataclasses import dataclass
 
 from minsep.core import validation as validate
 
 _MOST_EPSILON = 700.0
+MOST_DELTA = 0.5
+"""No run is promised this delta or a larger one."""
+
+
+class LargeDeltaWarning(UserWarning):
+    """Delta is at least one over the number of those who are protected."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,35 @@ class Budget:
 
     def __str__(self) -> str:
         return f"({self.epsilon:g}, {self.delta:g})-DP"
+
+
+def check_delta(delta: float | None) -> float:
+    """Return a delta that a run may be promised: below 0.5.
+
+    >>> check_delta(0.5)
+    Traceback (most recent call last):
+    ValueError: delta is 0.5, but it must be a finite number above 0 and below 0.5.
+    """
+    return validate.real(delta=delta, above=0, below=MOST_DELTA)
+
+
+def warn_of_delta(delta: float, protected: int, units: str = "examples") -> None:
+    """Warn if delta is one over the number of those who are protected, or more.
+
+    Args:
+        delta: The delta of a run.
+        protected: How many are protected.
+        units: What they are.
+
+    >>> warn_of_delta(1e-5, 60_000)
+    """
+    if delta * protected >= 1:
+        warnings.warn(
+            f"delta is {delta:g}, but with {protected:,} {units} it should be well below 1/{protected:,} "
+            f"({1 / protected:.2g}): at this delta it would count as private to publish one of the {units} at random.",
+            LargeDeltaWarning,
+            stacklevel=3,
+        )
 
 
 def most_true_positives(false_positives: float, epsilon: float, delta: float) -> float:

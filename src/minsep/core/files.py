@@ -4,6 +4,7 @@ import contextlib
 import os
 import secrets
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,9 +30,12 @@ def write_whole(
     path = Path(os.path.realpath(path))
     _refuse_special(path, path=path)
     temporary = path.with_name(f".{secrets.token_hex(8)}.partial")
-    descriptor = os.open(
-        temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY if private else _AS_THE_UMASK_SAYS
-    )
+    try:
+        descriptor = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY if private else _AS_THE_UMASK_SAYS
+        )
+    except OSError as error:  # in the name of the file that was asked for
+        raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         with os.fdopen(descriptor, "wb") as file:
             if isinstance(content, bytes):
@@ -46,6 +50,19 @@ def write_whole(
             os.unlink(temporary)
         raise
     flush_folder(path.parent)
+
+
+def next_free(path: Path) -> Path:
+    """Return the path, or the first of path-2, path-3, ... that is free.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "note.txt"
+    >>> path.touch()
+    >>> next_free(path).name
+    'note-2.txt'
+    """
+    names = (path if number == 1 else path.with_stem(f"{path.stem}-{number}") for number in count(1))
+    return next(free for free in names if not os.path.lexists(free))
 
 
 def flush_folder(folder: Path) -> None:

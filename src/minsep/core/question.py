@@ -91,8 +91,30 @@ class Question:
     unit: int = 1
     page: Page | None = None
 
-    def check(self, name: str, value: Any, *, at_least: float | None = None, at_most: float | None = None) -> Any:
-        """Return a value within the bounds and within those given here; refuse any other one."""
+    def check(
+        self, name: str, value: Any, *, at_least: float | None = None, at_most: float | None = None, most_is: str = ""
+    ) -> Any:
+        """Return a value within the bounds and within those given here; refuse any other one.
+
+        Args:
+            name: The name of the value.
+            value: The value.
+            at_least: The smallest number allowed here.
+            at_most: The largest number allowed here.
+            most_is: What the largest number allowed here is, in words.
+
+        >>> Question("Batch size", "Number of examples in a batch.", above=0).check(
+        ...     "batch_size", 200, at_most=100, most_is="the number of examples"
+        ... )
+        Traceback (most recent call last):
+        ValueError: batch_size is 200, but it must be a finite number above 0 and at most 100, the number of examples.
+        """
+        try:
+            return self._checked(name, value, at_least, at_most)
+        except ValueError as error:
+            raise ValueError(str(error).removesuffix(".") + f", {most_is}." if most_is else str(error)) from None
+
+    def _checked(self, name: str, value: Any, at_least: float | None, at_most: float | None) -> Any:
         if self.choices is not None:
             options = self.choices()
             if not self.several:

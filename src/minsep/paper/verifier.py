@@ -22,7 +22,7 @@ from minsep.accounting import (
     has_pair,
     rung_seed,
 )
-from minsep.core.budget import Budget
+from minsep.core.budget import Budget, check_delta
 from minsep.core.progress import Listener
 from minsep.engine import LOCAL, Compute
 from minsep.journal import Call, begin
@@ -71,7 +71,7 @@ def certify(
         >>> certificate.passed, certificate.test
         (True, 'fixed')
     """
-    budget = Budget(epsilon, delta)
+    budget = Budget(epsilon, check_delta(delta))
     promise = Promise.of(mechanism.strategy, budget, model_size)
     prover = Prover(promise.tested.epsilon, fixed_sample_verifier(promise.tested.delta, attempts))
     inputs = {
@@ -140,7 +140,7 @@ def calibrate(
             journal=journal,
             progress=progress,
         )
-    budget = Budget(epsilon, delta)
+    budget = Budget(epsilon, check_delta(delta))
     promise = Promise.of(design.strategy, budget, model_size)
     prover = Prover(promise.tested.epsilon, fixed_sample_verifier(promise.tested.delta, attempts=_RUNGS))
     inputs = {"design": design, "epsilon": budget.epsilon, "delta": budget.delta, "model_size": model_size}

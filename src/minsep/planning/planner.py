@@ -202,6 +202,7 @@ def make_plan(
         search = Search(request, run.seed, run.compute, run.progress, told)
         return _plan(request, list(candidates(request)), search)
 
+    request.warn_of_delta()
     with begin(journal, "plan", request.fields, seed, compute, progress) as run:
         best = planned(run, request, found)
         cut = [one for one in best.table if one.cut]
@@ -335,7 +336,8 @@ def _plan(request: Request, listed: list[Candidate], search: Search) -> Plan:
         return Plan(request, chosen, mechanism, untested, table, search.seed, ties=ties, estimated=True)
     chosen, found = search.certify(tried)
     ties = search.ties(chosen, tried)
-    return Plan(request, chosen, found.mechanism, found.certificate, table, search.seed, found.fallback, ties)
+    certificate = replace(found.certificate, num_examples=request.num_examples)
+    return Plan(request, chosen, found.mechanism, certificate, table, search.seed, found.fallback, ties)
 
 
 def _sufficient_size(cut: list[Candidate], request: Request) -> int:

@@ -8,7 +8,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from minsep.core import validation as validate
-from minsep.core.budget import Budget
+from minsep.core.budget import MOST_DELTA, Budget, warn_of_delta
 from minsep.core.question import Page, Question, Slider, asked, question_of
 
 # The command line reads the questions before anything is computed, so what takes long to import is imported when used.
@@ -81,7 +81,7 @@ class Request:
         117
         >>> Request(100, 200, 0, epsilon=4.0, delta=1e-5)
         Traceback (most recent call last):
-        ValueError: batch_size is 200, but it must be a finite number above 0 and at most 100.
+        ValueError: batch_size is 200, but it must be a finite number above 0 and at most 100, the number of examples.
         iterations is 0, but it must be an integer of at least 1.
     """
 
@@ -139,7 +139,7 @@ class Request:
                 "The probability that the bound by ε fails. It should be well below one over the number of examples.",
                 BUDGET,
                 above=0,
-                below=1,
+                below=MOST_DELTA,
                 page=Page(Slider(1e-12, 1e-2, digits=1), least=1e-30, more=False),
             )
         )
@@ -330,6 +330,13 @@ class Request:
         """What is promised."""
         return Budget(self.epsilon, self.delta)
 
+    def warn_of_delta(self) -> None:
+        """Warn if delta is too large for so many examples, or users where they are known."""
+        if self.graph is None:
+            warn_of_delta(self.delta, self.num_examples)
+        else:
+            warn_of_delta(self.delta, self.graph.num_users, "users")
+
     @property
     def protected(self) -> str:
         """Whose privacy is planned for, in words: nothing where it is that of examples."""
@@ -337,14 +344,14 @@ class Request:
             return "" if self.graph is None else " for users with one example each"
         return f" for users with at most {self.user_bound} examples each"
 
-    def _limits(self, name: str, good: Container[str]) -> dict[str, float]:
+    def _limits(self, name: str, good: Container[str]) -> dict[str, Any]:
         """Return the bounds of a field that depend on other ones, as far as those are good."""
         if name == "batch_size" and "num_examples" in good:
-            return {"at_most": self.num_examples}
+            return {"at_most": self.num_examples, "most_is": "the number of examples"}
         if name == "max_batch_size" and "batch_size" in good:
             return {"at_least": math.ceil(self.batch_size)}
         if name == "min_sep" and "num_examples" in good and "batch_size" in good:
-            return {"at_most": max(self.sizes.longest_separation, 1)}
+            return {"at_most": max(self.sizes.longest_separation, 1), "most_is": "the iterations of an epoch"}
         return {}
 
     def _check_workload(self, good: Container[str]) -> None:

@@ -149,4 +149,4 @@ def _default(field: str, question: Question, example: Request) -> str:
 
 def _usual() -> dict[str, Any]:
     """Return the values of a request of which only what is needed is given."""
-    return Request(1, 1, 1, 1.0, 0.5).values
+    return Request(1, 1, 1, 1.0, 0.1).values

@@ -71,8 +71,13 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._lock = _locked(self._folder)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._lock = _locked(self._folder)
+        except OSError as error:
+            raise ValueError(
+                f"folder is {str(folder)!r}, but runs cannot be kept there: {error.strerror}. Choose another folder."
+            ) from None
         loaded = (run for path in self._folder.iterdir() if (run := _load(path)) is not None)
         self._runs = {run.id: run for run in sorted(loaded, key=lambda run: (run.created, run.id))}
 

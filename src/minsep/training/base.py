@@ -39,6 +39,7 @@ class Training(ABC):
         verify: bool = True,
         graph: "AttributionGraph | None" = None,
         accept_assumption: bool = False,
+        accept_other_num_examples: bool = False,
         **options: Any,
     ) -> Self:
         """Return the training whose mechanism is that of a certificate: its scheme, strategy, noise and truncation.
@@ -51,6 +52,8 @@ class Training(ABC):
             graph: The graph that says which examples belong to which users. It is required if the certificate protects
                 users, and is refused if a user has more examples than the certificate allows.
             accept_assumption: Whether to accept a conditional certificate, which rests on something that is not proven.
+            accept_other_num_examples: Whether to accept a certificate that was made for another number of examples. The
+                guarantee is the same, but batches have another size than was planned.
             options: The other arguments of the constructor, such as `num_examples` and `clip_norm`. If there is a
                 graph, `num_examples` must be its number of examples. If batches are truncated, it must match the
                 truncation.
@@ -61,6 +64,7 @@ class Training(ABC):
             verify=verify,
             graph=graph,
             accept_assumption=accept_assumption,
+            accept_other_num_examples=accept_other_num_examples,
         )
         return cls(*(*arguments, mechanism), **{**options, "certificate": accepted})
 
@@ -68,6 +72,11 @@ class Training(ABC):
     def steps(self) -> int:
         """Number of steps taken."""
         return self._run.steps
+
+    @property
+    def num_examples(self) -> int:
+        """Size of the dataset."""
+        return self._run.num_examples
 
     @property
     def mechanism(self) -> Mechanism:

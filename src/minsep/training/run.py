@@ -27,6 +27,8 @@ Indices = NDArray[np.int64]
 # 2: randomness of single examples under a separate key. 3: noise on a grid. 4: tuples and dicts by name.
 _FORMAT = 4
 
+_INTERRUPTED = "The training was interrupted in the middle of a step: resume it from its checkpoint."
+
 # Gradients are clipped below the clip norm by this fraction, more than rounding changes a norm (docs/rounding.md).
 CLIP_MARGIN = 2.0**-14
 
@@ -87,6 +89,11 @@ class PrivateRun(Uncopyable):
         self._interrupted = False
         self._process = os.getpid()
 
+    @property
+    def num_examples(self) -> int:
+        """Size of the dataset."""
+        return self._stream.num_examples
+
     def identity(self, kind: str, **more: object) -> State:
         """Return what a checkpoint of this run must match.
 
@@ -98,7 +105,7 @@ class PrivateRun(Uncopyable):
             kind,
             self.mechanism.fingerprint,
             format=_FORMAT,
-            num_examples=self._stream.num_examples,
+            num_examples=self.num_examples,
             clip_norm=self.clip_norm,
             expected_batch=self.expected_batch,
             **more,
@@ -107,8 +114,14 @@ class PrivateRun(Uncopyable):
     def batches(self) -> Iterator[Indices]:
         """Yield the remaining batches, without padding. Each must be trained on before the next is drawn."""
         while True:
+            if self._interrupted:
+                raise RuntimeError(_INTERRUPTED)
             if self._waiting:
-                raise RuntimeError("A batch was drawn but not trained on: call step() once for each batch.")
+                raise RuntimeError(
+                    f"The batch of step {self.steps + 1} was drawn but not trained on: call step() with its examples "
+                    "before the next batch is drawn. If the loop was left in between, resume the training from its "
+                    "checkpoint."
+                )
             batch = next(self._stream, None)
             if batch is None:
                 return
@@ -146,7 +159,7 @@ class PrivateRun(Uncopyable):
         """
         check_process(self._process)
         if self._interrupted:
-            raise RuntimeError("The training was interrupted in the middle of a step: resume it from its checkpoint.")
+            raise RuntimeError(_INTERRUPTED)
         if not self._waiting:
             raise RuntimeError("No batch was drawn for this step: take the examples from batches().")
         indices = self._waiting[0]
@@ -178,7 +191,7 @@ class PrivateRun(Uncopyable):
     def state_dict(self) -> State:
         """Return the state of the run after its last step. Batches that were read ahead are not part of it."""
         if self._interrupted:
-            raise RuntimeError("The training was interrupted in the middle of a step: resume it from its checkpoint.")
+            raise RuntimeError(_INTERRUPTED)
         return {
             "batches": {**self._stream.state_dict(), "position": self.steps},
             "examples": self.example_seeds.key.hex(),

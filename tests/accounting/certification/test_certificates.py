@@ -57,6 +57,31 @@ def test_files_that_are_not_certificates_are_refused():
             minsep.Certificate.from_json(changed)
 
 
+def test_the_number_of_examples_is_recorded_where_it_is_known(tmp_path):
+    sampled = minsep.certify(mechanism(0.9), 2.0, 1e-3, seed=3, num_examples=500)
+    assert sampled.samples > 0
+    assert json.loads(sampled.to_json())["num_examples"] == 500
+    assert minsep.Certificate.from_json(sampled.to_json()) == sampled
+    assert minsep.verify(sampled, reproduce=True).holds
+    unknown = minsep.certify(mechanism(0.9), 2.0, 1e-3, seed=3)
+    assert unknown.num_examples is None
+    assert "num_examples" not in json.loads(unknown.to_json())
+    assert unknown != sampled
+    assert replace(unknown, num_examples=500) == sampled  # nothing else depends on it
+    truncation = minsep.Truncation(batch_size=40, num_examples=500)
+    design = minsep.Design(minsep.BandedToeplitz.identity(iterations=5), minsep.Poisson(rate=0.02), truncation)
+    assert minsep.calibrate(design, epsilon=2.0, delta=1e-3).certificate.num_examples == 500
+    with pytest.raises(ValueError, match="num_examples is 400, but the truncation is for 500"):
+        minsep.calibrate(design, epsilon=2.0, delta=1e-3, num_examples=400)
+
+
+@pytest.mark.parametrize("number", [0, -5, 1.5, True, "500"])
+def test_a_number_of_examples_that_cannot_be_is_refused(number):
+    content = json.loads(minsep.certify(mechanism(4.0), 2.0, 1e-3, seed=3).to_json())
+    with pytest.raises(ValueError, match=r"the file was changed .*num_examples"):
+        minsep.Certificate.from_json(json.dumps(content | {"num_examples": number}))
+
+
 def test_exact_mechanisms_need_no_samples():
     identity = minsep.BandedToeplitz.identity(iterations=100)
     certificate = minsep.certify(minsep.Mechanism(identity, minsep.Poisson(0.02), 1.0), 2.0, 1e-3)

@@ -257,6 +257,16 @@ def test_a_run_from_a_certificate_protects_its_users(tmp_path):
         trainer_of(tmp_path, private={"mechanism": None})
 
 
+def test_a_certificate_for_another_number_of_examples_is_refused_unless_told(tmp_path):
+    made = minsep.certify(mechanism_of(noise_multiplier=20.0), epsilon=4.0, delta=1e-2, seed=0, num_examples=EXAMPLES)
+    private = {"certificate": made, "mechanism": None, "verify": False}
+    assert trainer_of(tmp_path, private=private).mechanism == made.mechanism
+    fewer = sentences(10)
+    with pytest.raises(ValueError, match="num_examples is 10, but the certificate was made for 40 examples"):
+        trainer_of(tmp_path, data=fewer, private=private)
+    trainer_of(tmp_path, data=fewer, private=private | {"accept_other_num_examples": True})
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_losses_of_the_ecosystem(tmp_path, smoothing):
     def loss(outputs, labels, num_items_in_batch=None):

@@ -81,3 +81,9 @@ def test_of_two_loaders_the_older_one_ends():
 def test_a_loader_out_of_order_is_refused():
     with pytest.raises(ValueError, match="in_order is False"):
         unamplified_training().loader(_Counting(), num_workers=2, in_order=False)
+
+
+def test_a_dataset_with_fewer_rows_is_refused_before_the_first_step():
+    rows = torch.utils.data.TensorDataset(torch.ones(EXAMPLES - 1, 1), torch.ones(EXAMPLES - 1, 1))
+    with pytest.raises(ValueError, match=f"dataset has {EXAMPLES - 1} examples, but num_examples is {EXAMPLES}"):
+        unamplified_training().loader(rows)

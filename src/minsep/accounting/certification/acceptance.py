@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from minsep.accounting.certification.certificate import Certificate
 from minsep.accounting.certification.verification import verify as check
+from minsep.core.validation import shortened
 from minsep.mechanism import Mechanism
 
 
@@ -41,8 +42,9 @@ def accept_certificate(
         >>> accept_certificate(minsep.certify(mechanism, epsilon=2.0, delta=1e-3)).mechanism == mechanism
         True
     """
+    name = ""
     if not isinstance(certificate, Certificate):
-        certificate = _read(certificate)
+        name, certificate = _read(certificate)
     accepted = Accepted(certificate)
     if certificate.conditional and not accept_assumption:
         sentences = " ".join(assumption.sentence for assumption in certificate.assumptions)
@@ -50,16 +52,13 @@ def accept_certificate(
     if verify:
         result = check(certificate)
         if not result.holds:
-            raise ValueError(f"certificate does not hold. {result.reason}")
+            raise ValueError(f"{name}: {result.reason}" if name else result.reason)
     return accepted
 
 
-def _read(path: str | os.PathLike[str]) -> Certificate:
+def _read(path: str | os.PathLike[str]) -> tuple[str, Certificate]:
     try:
         name = os.fspath(path)
     except TypeError:
         raise ValueError(f"certificate is {path!r}, but it must be a minsep.Certificate or a file of one.") from None
-    try:
-        return Certificate.load(name)
-    except OSError as error:
-        raise ValueError(f"certificate is {name!r}, but the file cannot be read: {error.strerror}.") from None
+    return shortened(name), Certificate.load(name)

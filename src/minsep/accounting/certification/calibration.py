@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass, replace
 
 from minsep.accounting.certification.certificate import Certificate
-from minsep.accounting.certification.certify import certify_by
+from minsep.accounting.certification.certify import certify_by, dataset_size
 from minsep.accounting.certification.exact_noise import exact_mechanism
 from minsep.accounting.certification.promise import Promise
 from minsep.accounting.certification.prover import Outlook, Prover
@@ -26,7 +26,7 @@ from minsep.accounting.importance import DEFAULT_MEMORY, Law
 from minsep.accounting.schemes import exact_curve_carries, fallback, has_exact_curve, has_pair, unsupported
 from minsep.accounting.sequential import betting_verifier
 from minsep.core import validation as validate
-from minsep.core.budget import Budget
+from minsep.core.budget import Budget, check_delta, warn_of_delta
 from minsep.core.identity import to_digits
 from minsep.core.progress import Listener, Progress
 from minsep.engine import LOCAL, Compute
@@ -98,6 +98,7 @@ def calibrate(
     failure_probability: float | None = None,
     memory: int = DEFAULT_MEMORY,
     model_size: int | None = None,
+    num_examples: int | None = None,
     compute: Compute = LOCAL,
     journal: str | os.PathLike[str] | None = None,
     progress: Listener | None = None,
@@ -121,6 +122,7 @@ def calibrate(
         failure_probability: As for `certify`.
         memory: As for `certify`.
         model_size: As for `certify`.
+        num_examples: As for `certify`.
         compute: As for `certify`.
         journal: As for `certify`.
         progress: A function that is called with how far the calibration is.
@@ -138,7 +140,10 @@ def calibrate(
         True
     """
     design = _design(strategy, scheme, truncation)
-    budget = Budget(validate.real(epsilon=epsilon, above=0), validate.real(delta=delta, above=0, below=1))
+    num_examples = dataset_size(design, num_examples)
+    budget = Budget(validate.real(epsilon=epsilon, above=0), check_delta(delta))
+    if num_examples is not None:
+        warn_of_delta(budget.delta, num_examples)
     near = None if near is None else validate.real(near=near, above=0)
     tests = _MOST_TESTS * validate.integer(attempts=attempts, at_least=1)
     promise = Promise.of(design.strategy, budget, model_size)
@@ -156,6 +161,7 @@ def calibrate(
         "failure_probability": failure_probability,
         "memory": memory,
         "model_size": model_size,
+        "num_examples": num_examples,
     }
     with begin(journal, "calibrate", inputs, seed, compute, progress) as run:
         if exactly:
@@ -164,7 +170,7 @@ def calibrate(
         else:
             prover = replace(prover, compute=run.compute, progress=run.progress)
             found = _Ladder(design, promise, prover, run.seed).calibrate(near)
-        found = replace(found, certificate=replace(found.certificate, date=run.date))
+        found = replace(found, certificate=replace(found.certificate, date=run.date, num_examples=num_examples))
         return run.finish(
             found, f"noise multiplier {found.mechanism.noise_multiplier!r}: {found.certificate.statement}"
         )

@@ -21,7 +21,7 @@ from minsep.core.budget import Budget
 from minsep.core.files import write_whole
 from minsep.core.identity import Description
 from minsep.core.plain import from_plain, to_plain
-from minsep.core.validation import in_short, shortened
+from minsep.core.validation import in_short, integer, shortened
 from minsep.mechanism import Mechanism
 from minsep.noise.rounding_reserve import Reserve
 from minsep.participation import Assumption
@@ -64,6 +64,8 @@ class Certificate:
         date: The day on which the work began, for information.
         versions: The versions of the libraries, for information.
         format: The number of the format of certificates.
+        num_examples: The number of examples that it was planned or calibrated for, where that is known. No proof
+            depends on it.
     """
 
     description: Description
@@ -84,6 +86,11 @@ class Certificate:
     date: str = field(compare=False)
     versions: dict[str, str] = field(compare=False)
     format: int = FORMAT
+    num_examples: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.num_examples is not None:
+            object.__setattr__(self, "num_examples", integer(num_examples=self.num_examples, at_least=1))
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -161,6 +168,8 @@ class Certificate:
         }
         if self.format == _WITHOUT_RESERVE:
             del content["reserve"]
+        if self.num_examples is None:
+            del content["num_examples"]
         return json.dumps(content, indent=2, allow_nan=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -195,7 +204,7 @@ class Certificate:
             )
         try:
             derived = {name: content.pop(name) for name in _DERIVED}
-            certificate = from_plain(cls, _by_field(content), "The certificate")
+            certificate = from_plain(cls, {"num_examples": None, **_by_field(content)}, "The certificate")
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ChangedCertificateError(f"The certificate does not hold: the file was changed ({error})") from None
         if (derived["passed"], derived["conditional"]) != (certificate.passed, certificate.conditional):
@@ -220,15 +229,20 @@ class Certificate:
         Args:
             path: The path of the file that `save` wrote.
         """
-        with open(path, "rb") as file:
-            content = file.read(_MOST_BYTES + 1)  # a device may have no end
-        if len(content) > _MOST_BYTES:
-            raise ValueError(f"The file {os.fspath(path)!r} is not a certificate of minsep: it is too large.")
+        name = os.fspath(path)
         try:
-            text = content.decode()
+            with open(path, "rb") as file:
+                content = file.read(_MOST_BYTES + 1)  # a device may have no end
+        except OSError as error:
+            raise ValueError(f"certificate is {name!r}, but the file cannot be read: {error.strerror}.") from None
+        if len(content) > _MOST_BYTES:
+            raise ValueError(f"The file {name!r} is not a certificate of minsep: it is too large.")
+        try:
+            return cls.from_json(content.decode())
         except UnicodeDecodeError:
-            raise ValueError(f"The file {os.fspath(path)!r} is not a certificate of minsep: it is not text.") from None
-        return cls.from_json(text)
+            raise ValueError(f"The file {name!r} is not a certificate of minsep: it is not text.") from None
+        except ValueError as error:
+            raise type(error)(f"{shortened(name)}: {error}") from None
 
 
 def _by_field(content: dict[str, Any]) -> dict[str, Any]:

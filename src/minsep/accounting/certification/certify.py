@@ -13,12 +13,13 @@ from minsep.accounting.exact import spacing_for
 from minsep.accounting.importance import DEFAULT_MEMORY
 from minsep.accounting.schemes import exact_curve, has_pair
 from minsep.accounting.sequential import Verifier, betting_verifier
-from minsep.core.budget import Budget
+from minsep.core import validation as validate
+from minsep.core.budget import Budget, check_delta, warn_of_delta
 from minsep.core.progress import Listener
 from minsep.core.versions import library_versions
 from minsep.engine import LOCAL, Compute
 from minsep.journal import begin, today
-from minsep.mechanism import Mechanism
+from minsep.mechanism import Design, Mechanism
 
 
 def certify(
@@ -32,6 +33,7 @@ def certify(
     max_samples: int | None = None,
     memory: int = DEFAULT_MEMORY,
     model_size: int | None = None,
+    num_examples: int | None = None,
     compute: Compute = LOCAL,
     journal: str | os.PathLike[str] | None = None,
     progress: Listener | None = None,
@@ -55,6 +57,9 @@ def certify(
         memory: The most bytes of a table of a sampling distribution.
         model_size: The number of trainable parameters. A small part of the budget is kept for rounding in a run that
             releases so many values in each iteration. By default it is enough for 1e10 released values in all.
+        num_examples: The number of examples that the mechanism is run on, for the record: a training from the
+            certificate refuses another number. The proofs do not depend on it. By default it is that of the truncation,
+            if there is one.
         compute: Where samples are drawn. It does not change the result.
         journal: A file that holds what was drawn so far. The same call continues from there, after a crash and with any
             `compute`, and ends in the identical certificate.
@@ -72,7 +77,10 @@ def certify(
         >>> first.to_json() == second.to_json()
         True
     """
-    budget = Budget(epsilon, delta)
+    num_examples = dataset_size(mechanism.design, num_examples)
+    budget = Budget(epsilon, check_delta(delta))
+    if num_examples is not None:
+        warn_of_delta(budget.delta, num_examples)
     promise = Promise.of(mechanism.strategy, budget, model_size)
     verifier = betting_verifier(promise.tested.delta, attempts, failure_probability, max_samples)
     prover = Prover(promise.tested.epsilon, verifier, memory)
@@ -85,11 +93,26 @@ def certify(
         "max_samples": max_samples,
         "memory": memory,
         "model_size": model_size,
+        "num_examples": num_examples,
     }
     with begin(journal, "certify", inputs, seed, compute, progress) as run:
         prover = replace(prover, compute=run.compute, progress=run.progress)
         certificate = replace(certify_by(prover, mechanism, promise, run.seed), date=run.date)
+        certificate = replace(certificate, num_examples=num_examples)
         return run.finish(certificate, certificate.statement)
+
+
+def dataset_size(design: Design, num_examples: int | None) -> int | None:
+    """Return the number of examples to record: what was given, or else what batches are truncated for."""
+    truncation = design.truncation
+    if num_examples is None:
+        return None if truncation is None else truncation.num_examples
+    size = validate.integer(num_examples=num_examples, at_least=1)
+    if truncation is not None and truncation.num_examples != size:
+        raise ValueError(
+            f"num_examples is {size:,}, but the truncation is for {truncation.num_examples:,}: leave it out."
+        )
+    return size
 
 
 def certify_by(

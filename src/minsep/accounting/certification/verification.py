@@ -107,7 +107,7 @@ def _reproduce(certificate: Certificate, compute: Compute) -> None:
             add_proof = prover.prove(mechanism.with_noise_multiplier(sigma), "add", certificate.seed)
     promise = Promise(Budget(certificate.epsilon, certificate.delta), certificate.reserve)
     again = certify_by(prover, mechanism, promise, certificate.seed, add_proof, certificate.proofs[0].samples)
-    again = replace(again, format=certificate.format)
+    again = replace(again, format=certificate.format, num_examples=certificate.num_examples)
     difference = _difference(json.loads(certificate.to_json()), json.loads(again.to_json()))
     if difference:
         made_by, here = certificate.versions.get("minsep"), again.versions["minsep"]

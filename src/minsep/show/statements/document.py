@@ -282,7 +282,7 @@ def _check(read: Sequence[tuple[Certificate, str, str]], delta: float | None) ->
 def _verified(certificate: Certificate, name: str, compute: Compute) -> bool:
     result = verify_certificate(certificate, compute=compute)
     if not result.holds:
-        raise ValueError(f"{name or 'The certificate'} was not accepted. {result.reason}")
+        raise ValueError(f"{name}: {result.reason}" if name else result.reason)
     return True
 
 

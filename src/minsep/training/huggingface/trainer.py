@@ -57,6 +57,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
         graph: The graph that says which examples belong to which users. It is required if the certificate protects
             users.
         accept_assumption: Whether to accept a conditional certificate, which rests on something that is not proven.
+        accept_other_num_examples: Whether to accept a certificate that was made for another number of examples.
         expected_batch: The public divisor. None is the expected batch size of the sampling scheme.
         clipping: How the gradients of single examples are computed: "auto", "vmap" or "ghost", as in `PrivateTraining`.
         per_layer: Whether to clip each of K modules to `clip_norm / sqrt(K)`.
@@ -104,6 +105,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
         verify: bool = True,
         graph: "AttributionGraph | None" = None,
         accept_assumption: bool = False,
+        accept_other_num_examples: bool = False,
         expected_batch: float | None = None,
         clipping: Clipping = "auto",
         per_layer: bool = False,
@@ -125,7 +127,12 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
         accepted = None
         if certificate is not None:
             accepted, mechanism = certified_mechanism(
-                certificate, self._num_examples, verify=verify, graph=graph, accept_assumption=accept_assumption
+                certificate,
+                self._num_examples,
+                verify=verify,
+                graph=graph,
+                accept_assumption=accept_assumption,
+                accept_other_num_examples=accept_other_num_examples,
             )
         if not isinstance(mechanism, Mechanism):
             raise ValueError(f"mechanism is {mechanism!r}, but it must be a minsep.Mechanism.")

@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -191,6 +191,11 @@ class PrivateTraining(Training):
         """
         if not options.get("in_order", True):
             raise ValueError("in_order is False, but steps must be taken in the order of the batches: omit it.")
+        if isinstance(dataset, Sized) and len(dataset) < self.num_examples:
+            raise ValueError(
+                f"dataset has {len(dataset):,} examples, but num_examples is {self.num_examples:,}: construct the "
+                "training with the size of the dataset."
+            )
         collate: Any = SeededCollate(options.pop("collate_fn", None) or default_collate)
         # A loader draws a number when it starts, which must not come from the user's generator.
         options.setdefault("generator", torch.Generator())
