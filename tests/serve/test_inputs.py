@@ -41,7 +41,8 @@ OPTIONS = {
         (
             {"min_sep": "21"},
             {
-                "min_sep": "Separation of b-min-sep is 21, but it must be an integer of at least 1 and at most 20, the iterations of an epoch."
+                "min_sep": "Separation of b-min-sep is 21, but it must be an integer of at least 1 and at most 20, "
+                "the iterations of an epoch."
             },
         ),
         ({"schemes": "poisson,nothing"}, {"schemes": "Schemes to try is 'nothing', but it must be one of 'poisson'"}),
