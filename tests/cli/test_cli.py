@@ -444,9 +444,7 @@ def test_edges_of_a_budget_are_refused_skipped_or_answered():
     assert tiny.returncode == 0, tiny.stderr
     found = json.loads(tiny.stdout)
     assert found["certificate"]["passed"]
-    dp_sgd = next(one for one in found["table"] if one["scheme"] == "poisson")
-    assert found["against_dp_sgd"]["its_error"] == dp_sgd["error"]
-    assert found["headline"].endswith("at epsilon 4")
+    assert found["against_dp_sgd"] is None
     skipped = {one["scheme"] for one in found["table"] if "needs a delta of at least" in one["skipped"]}
     assert skipped == {"poisson", "cyclic-poisson"}
     large = run("plan", *TASK[:-3], "25", "--delta", "1e-5", *small, "--scheme", "min-sep", "--min-sep", "2")

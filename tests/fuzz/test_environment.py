@@ -134,7 +134,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_work(tmp_path, mo
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr("tempfile.TemporaryFile", read_only)
-    (check,) = Files(output=tmp_path / "certificate.json").checks()
+    (check,) = Files(force=False, output=tmp_path / "certificate.json").checks()
     with pytest.raises(ValueError, match="cannot be written to: Read-only file system"):
         check()
 

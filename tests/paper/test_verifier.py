@@ -8,7 +8,7 @@ import pytest
 
 import minsep
 from minsep import paper
-from minsep.accounting import fixed_sample_verifier
+from minsep.accounting import Prover, fixed_sample_verifier
 from minsep.accounting.certification.proofs import Refusal
 from minsep.accounting.schemes import exact_curve
 from minsep.paper import verifier
@@ -59,9 +59,11 @@ def test_an_exact_curve_needs_no_samples() -> None:
 
 
 def test_a_level_beyond_the_chernoff_bound_is_refused() -> None:
-    refused = paper.certify(SMALL.with_noise(1.0), 0.5, 0.9, seed=0)
+    with pytest.raises(ValueError, match="delta is 0.9, but it must be a finite number above 0 and below 0.5"):
+        paper.certify(SMALL.with_noise(1.0), 0.5, 0.9, seed=0)
+    refused = Prover(0.5, fixed_sample_verifier(0.9)).prove(SMALL.with_noise(1.0), "remove", 0)
     assert not refused.passed
-    assert "a fixed number of samples shows no level of 0.5 or more" in refused.statement
+    assert "a fixed number of samples shows no level of 0.5 or more" in refused.summary()
 
 
 def test_attempts_share_the_chance_of_an_error() -> None:

@@ -191,6 +191,7 @@ class PrivateTraining(Training):
         """
         if not options.get("in_order", True):
             raise ValueError("in_order is False, but steps must be taken in the order of the batches: omit it.")
+        items = SeededItems(dataset, self._run.example_seeds)
         if isinstance(dataset, Sized) and len(dataset) < self.num_examples:
             raise ValueError(
                 f"dataset has {len(dataset):,} examples, but num_examples is {self.num_examples:,}: construct the "
@@ -199,7 +200,6 @@ class PrivateTraining(Training):
         collate: Any = SeededCollate(options.pop("collate_fn", None) or default_collate)
         # A loader draws a number when it starts, which must not come from the user's generator.
         options.setdefault("generator", torch.Generator())
-        items = SeededItems(dataset, self._run.example_seeds)
         sampler: Any = _ReadAhead(self._run)
         return DataLoader(items, batch_sampler=sampler, collate_fn=collate, **options)
 
