@@ -4,7 +4,6 @@ import os
 import shlex
 import shutil
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[3]  # of a clone
@@ -17,15 +16,6 @@ def install_command(extra: str) -> str:
         extra: One of the optional dependencies of minsep, such as "torch".
     """
     return f"{_pip()} install {_source(extra)}"
-
-
-def wheel_command() -> str:
-    """Return the command that installs this version elsewhere, from the wheel of its release.
-
-    >>> wheel_command().startswith("pip install minsep-")
-    True
-    """
-    return f"pip install minsep-{version('minsep')}-py3-none-any.whl"
 
 
 def _source(extra: str) -> str:

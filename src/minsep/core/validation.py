@@ -3,6 +3,7 @@
 import math
 import operator
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -75,7 +76,9 @@ def choice(options: Iterable[str], **parameter: object) -> str:
     ((name, value),) = parameter.items()
     options = tuple(options)
     if not isinstance(value, str) or value not in options:
-        raise ValueError(f"{name} is {in_short(value)}, but it must be one of {', '.join(map(repr, options))}.")
+        alike = get_close_matches(value, options, 1) if isinstance(value, str) else []
+        meant = f"; did you mean {alike[0]!r}?" if alike else "."
+        raise ValueError(f"{name} is {in_short(value)}, but it must be one of {', '.join(map(repr, options))}{meant}")
     return value
 
 

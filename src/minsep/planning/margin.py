@@ -29,6 +29,11 @@ class Margin:
         return 1 - self.error / self.other.error
 
     @property
+    def is_tie(self) -> bool:
+        """Whether the two errors cannot be told apart."""
+        return abs(self.saved) < RELATIVE_ERROR_OF_A_TIE - 1
+
+    @property
     def name(self) -> str:
         """The other mechanism, in words; the usual DP-SGD goes without its sampling."""
         return "DP-SGD" if self.other.scheme == "poisson" else self.other.name
@@ -41,7 +46,7 @@ class Margin:
         >>> Margin(dp_sgd, 14.1, certified=True).short, Margin(dp_sgd, 24.3, certified=True).short
         ('42 % less error than DP-SGD', 'no better than DP-SGD')
         """
-        if abs(self.saved) < RELATIVE_ERROR_OF_A_TIE - 1:
+        if self.is_tie:
             return f"no better than {self.name}"
         return f"{100 * abs(self.saved):.0f} % {'less' if self.saved > 0 else 'more'} error than {self.name}"
 
@@ -53,4 +58,5 @@ class Margin:
         '25 % less error than b-min-sep, b = 8, 4 bands (3 instead of 4, by estimates)'
         """
         how = "" if self.certified else ", by estimates"
-        return f"{self.short} ({self.error:.4g} instead of {self.other.error:.4g}{how})"
+        tie = ": a tie within 1 %" if self.is_tie else ""
+        return f"{self.short} ({self.error:.4g} instead of {self.other.error:.4g}{tie}{how})"

@@ -106,7 +106,7 @@ def _by_bands(plan: Plan, quantity: str) -> Figure:
         f"{series.name}: {min(series.errors if quantity == 'error' else series.noise_multipliers):.4g}"
         for series in data.series(plan)
     )
-    words = f"Lowest of each: {least}."
+    words = f"Lowest point of each curve: {least}."
     outside = data.errors_outside(plan) if quantity == "error" else []
     if outside:
         words += f" Above the plot: {len(outside)}, with errors up to {max(outside):.4g}."

@@ -84,6 +84,7 @@ def proof(certificate: Certificate, mechanism: Mechanism, verified: bool) -> Sec
     rows = [
         ("Mechanism", mechanism.name),
         *(() if bound is None else (("Examples of a user", f"at most {bound}"),)),
+        *_examples(certificate),
         ("Iterations", f"{mechanism.iterations:,}"),
         ("Noise multiplier", f"{mechanism.noise_multiplier:.6g}"),
         *((f"Proof of '{each.direction}'", each.summary()) for each in certificate.proofs),
@@ -96,6 +97,11 @@ def proof(certificate: Certificate, mechanism: Mechanism, verified: bool) -> Sec
         ),
     ]
     return Section("How it was proven", (certificate.statement,), Table(("", ""), tuple(rows)))
+
+
+def _examples(certificate: Certificate) -> tuple[tuple[str, str], ...]:
+    """Return for how many examples the certificate was made, as a row, where it says so."""
+    return () if certificate.num_examples is None else (("Examples planned for", f"{certificate.num_examples:,}"),)
 
 
 def _chance(certificate: Certificate) -> str:

@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from minsep.accounting import Certificate
 from minsep.accounting import verify as verify_certificate
 from minsep.core.budget import Budget, most_true_positives
 from minsep.core.files import write_whole
-from minsep.core.install import wheel_command
 from minsep.engine import LOCAL, Compute
 from minsep.mechanism import Mechanism
 from minsep.show.statements import content
@@ -118,11 +118,12 @@ class Statement:
         return Section(
             "How to check it",
             (
-                "Anybody can check a certificate, without the data: it rebuilds every proof and draws every sample "
-                "again. `minsep audit` tests a training loop against its certificate.",
+                "Anybody can check a certificate, without the data: the check rebuilds every proof and draws every "
+                f"sample again. It needs minsep {version('minsep')}. `minsep audit` tests a training loop against its "
+                "certificate.",
             ),
             content.Table(("certificate", "SHA-256"), digests),
-            code=f"{wheel_command()}\n{commands}",
+            code=commands,
         )
 
     def _versions(self) -> Section:
