@@ -80,7 +80,7 @@ def accounting_of(scheme: Scheme) -> SchemeAccounting[Any]:
     A class that only inherits its `kind` may draw other batches, so it has none either.
     """
     kinds: Mapping[str, type[SchemeAccounting[Any]]] = SchemeAccounting.variants()
-    own = "kind" in vars(type(scheme)) and scheme.kind in kinds
+    own = scheme.is_variant() and scheme.kind in kinds
     return kinds[scheme.kind]() if own else _NOTHING
 
 
