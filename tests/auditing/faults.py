@@ -13,7 +13,7 @@ def train(run, *, batches=None, noise=None, clipped=clip, divisor=None):
     batches = run.mechanism.batches(run.num_examples, seed=run.seed) if batches is None else batches
     noise = run.mechanism.noise(run.dimension, np.float64, seed=run.seed) if noise is None else noise
     for step, (indices, row) in enumerate(zip(batches, noise, strict=True)):
-        gradients = run.examples(step, indices[indices >= 0]).astype(np.float64)
+        gradients = run.examples(step, indices).astype(np.float64)
         total = clipped(gradients, run.clip_norm).sum(axis=0) + run.clip_norm * row
         run.release(step, total / (divisor(indices) if divisor else run.expected_batch))
 

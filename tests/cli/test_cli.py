@@ -87,7 +87,7 @@ def test_batches_are_those_of_the_library(tmp_path):
         1.0,
         minsep.Truncation(batch_size=22),
     )
-    expected = [batch[batch >= 0] for batch in mechanism.batches(500, seed=7)]
+    expected = list(mechanism.batches(500, seed=7))
     saved = np.load(path)
     for i, batch in enumerate(expected):
         assert saved["indices"][saved["offsets"][i] : saved["offsets"][i + 1]].tolist() == batch.tolist()

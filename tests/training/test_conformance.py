@@ -3,6 +3,8 @@
 import dataclasses
 import os
 import stat
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -181,6 +183,34 @@ def test_a_batch_drawn_twice_without_a_step_is_refused(adapter):
         next(batches)
     step(adapter, trainer, indices)
     next(trainer.batches())
+
+
+def test_threads_that_take_one_step_release_one_row(adapter, monkeypatch):
+    trainer = trainer_of(adapter, seed=1)
+    indices = next_batch_of_some(adapter, trainer)
+    before, expect = trainer.steps, trainer._run.expect
+
+    def slowly(examples):
+        expected = expect(examples)
+        time.sleep(0.02)
+        return expected
+
+    monkeypatch.setattr(trainer._run, "expect", slowly)
+    refused = []
+
+    def work():
+        try:
+            step(adapter, trainer, indices)
+        except RuntimeError as error:
+            refused.append(str(error))
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert trainer.steps == trainer._noise.position == before + 1
+    assert [sentence[:18] for sentence in refused] == ["No batch was drawn"] * 2
 
 
 def test_padding_is_never_trained_on(adapter):

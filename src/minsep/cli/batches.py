@@ -44,7 +44,7 @@ def batches(
     mechanism = setting.design(*files.checks(), lambda: _check_format(output)).with_noise(1.0)
     examples, scheme = setting.examples, mechanism.scheme
     with Bar("drawing batches"):
-        drawn = [batch[batch >= 0] for batch in mechanism.batches(examples, seed=seed)]
+        drawn = list(mechanism.batches(examples, seed=seed))
         sizes = np.array([batch.size for batch in drawn])
         taking_part = np.bincount(np.concatenate(drawn), minlength=examples)
         files.write("output", lambda path: _write(path, drawn))

@@ -8,7 +8,10 @@ import errno
 import json
 import math
 import os
+import threading
 import zipfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, BinaryIO, Never
 
 import numpy as np
@@ -30,12 +33,33 @@ def check_process(owner: int) -> None:
         )
 
 
-class Guard:
-    """Marks the steps of a stream. An interrupted step cannot be continued, nor a step in a forked process."""
+class Turns:
+    """Lets one thread at a time in; it may enter again. A forked process, which has no other threads, starts afresh."""
 
     def __init__(self) -> None:
+        self._locks: dict[int, AbstractContextManager[Any]] = {}
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """The lock of this process."""
+        return self._locks.setdefault(os.getpid(), threading.RLock())
+
+
+class Guard:
+    """Marks the steps of a stream, which threads take in turn.
+
+    An interrupted step cannot be continued, nor a step in a forked process.
+    """
+
+    def __init__(self) -> None:
+        self._turns = Turns()
         self._under_way = False
         self._process = os.getpid()
+
+    @property
+    def turn(self) -> AbstractContextManager[Any]:
+        """What a thread holds while it looks at the stream or changes it."""
+        return self._turns.lock
 
     @property
     def passable(self) -> bool:
@@ -47,13 +71,23 @@ class Guard:
         if self._under_way:
             raise RuntimeError("The stream was interrupted in the middle of a step: restore it with load_state_dict().")
 
-    def __enter__(self) -> None:
-        self.check()
-        check_process(self._process)
-        self._under_way = True
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Take a step."""
+        with self.turn:
+            self.check()
+            check_process(self._process)
+            self._under_way = True
+            yield
+            self._under_way = False
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
+    @contextmanager
+    def beginning(self) -> Iterator[None]:
+        """Begin from a state, also after an interruption and in a forked process."""
+        with self.turn:
+            self._under_way = True
+            self._process = os.getpid()
+            yield
             self._under_way = False
 
 

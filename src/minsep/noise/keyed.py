@@ -35,8 +35,6 @@ class KeyedStream(Uncopyable, ABC):
         fingerprint: The fingerprint of the mechanism, which a saved state must match.
     """
 
-    _guard: Guard
-
     def __init__(
         self,
         strategy: Strategy,
@@ -54,7 +52,9 @@ class KeyedStream(Uncopyable, ABC):
         self._identity = envelope("noise", fingerprint, format=_FORMAT, size=size)
         if columns is not None:
             self._identity["columns"] = [list(part) for part in self.columns]
-        self._begin_again(key)
+        self._guard = Guard()
+        with self._guard.beginning():
+            self._begin(key)
 
     @property
     def position(self) -> int:
@@ -63,9 +63,10 @@ class KeyedStream(Uncopyable, ABC):
 
     def state_dict(self) -> State:
         """Return the state that restores this stream at its position. It is as secret as a key."""
-        self._guard.check()
-        kept = self._recurrence.kept(self._position)
-        return {**self._identity, "key": self._key.hex(), "position": self._position, "memory": self._memory(kept)}
+        with self._guard.turn:
+            self._guard.check()
+            kept = self._recurrence.kept(self._position)
+            return {**self._identity, "key": self._key.hex(), "position": self._position, "memory": self._memory(kept)}
 
     def load_state_dict(self, state: State) -> None:
         """Continue as the stream that gave this state would.
@@ -89,15 +90,14 @@ class KeyedStream(Uncopyable, ABC):
         key = Key.from_hex(state.get("key", ""))
         kept = self._recurrence.kept(position)
         memory = self._checked_memory(state.get("memory"), len(kept))
-        self._begin_again(key)
-        with self._guard:
+        with self._guard.beginning():
+            self._begin(key)
             self._restore(memory, kept)
             self._position = position
 
-    def _begin_again(self, key: Key) -> None:
+    def _begin(self, key: Key) -> None:
         self._key = key
         self._position = 0
-        self._guard = Guard()
         self._start(key, key.derive("smoothing"))
 
     def _check_left(self) -> None:

@@ -20,11 +20,12 @@ class NoiseRow(np.ndarray[Any, np.dtype[np.floating[Any]]]):
     """
 
     _grid: Grid | None = None
-    _add: Add | None = None
+    _adds: list[Add]
+    """How it is released, as long as it was not."""
 
     def __array_finalize__(self, source: Any) -> None:
         """Forget, in an array that is derived from a row, how a row is released."""
-        self._grid = self._add = None
+        self._grid, self._adds = None, []
 
 
 def noise_row(values: NDArray[np.floating[Any]], grid: Grid, add: Add) -> NoiseRow:
@@ -36,7 +37,7 @@ def noise_row(values: NDArray[np.floating[Any]], grid: Grid, add: Add) -> NoiseR
         add: Adds the row to sums.
     """
     row = values.view(NoiseRow)
-    row._grid, row._add = grid, add
+    row._grid, row._adds = grid, [add]
     row.flags.writeable = False
     return row
 
@@ -65,8 +66,8 @@ def release(sum64: FloatArray, row: NoiseRow, clip_norm: float) -> FloatArray:
     """
     if not isinstance(row, NoiseRow):
         raise ValueError(f"row is a {type(row).__name__}, but it must be a row as Mechanism.noise hands it out.")
-    if row._grid is None or row._add is None:
-        raise ValueError("row was released before or changed, but it must be a row as Mechanism.noise hands it out.")
+    if row._grid is None or not row._adds:
+        raise _refuse_row()
     sums = np.asarray(sum64)
     if sums.shape != row.shape or sums.dtype != np.float64:
         raise ValueError(
@@ -74,8 +75,15 @@ def release(sum64: FloatArray, row: NoiseRow, clip_norm: float) -> FloatArray:
             "float64: add up clipped gradients in double precision."
         )
     unit = row._grid.unit(clip_norm)
-    add, row._add = row._add, None
+    try:
+        add = row._adds.pop()  # which only one of several threads can do
+    except IndexError:
+        raise _refuse_row() from None
     noisy = np.ascontiguousarray(sums).flatten()
     if not add(np.asarray(row).reshape(-1), noisy, unit):
         raise refuse_sum(unit)
     return noisy.reshape(sums.shape)
+
+
+def _refuse_row() -> ValueError:
+    return ValueError("row was released before or changed, but it must be a row as Mechanism.noise hands it out.")

@@ -60,13 +60,14 @@ class NoiseStream(KeyedStream, Iterator[NoiseRow]):
         return self.iterations
 
     def __next__(self) -> NoiseRow:
-        if self._position == self.iterations:
-            raise StopIteration
-        row, window = self._position, self._window
-        with self._guard:
-            window.make(row)
-            values = (self.grid.step * window.row(row)).astype(self.dtype).reshape(self.shape)
-            self._position += 1
+        with self._guard.turn:
+            if self._position == self.iterations:
+                raise StopIteration
+            row, window = self._position, self._window
+            with self._guard.step():
+                window.make(row)
+                values = (self.grid.step * window.row(row)).astype(self.dtype).reshape(self.shape)
+                self._position += 1
         step = self.dtype.type(self.grid.step)
         return noise_row(values, self.grid, lambda flat, sums, unit: window.add(row, flat / step, sums, unit))
 
@@ -95,20 +96,22 @@ class NoiseStream(KeyedStream, Iterator[NoiseRow]):
                 f"sums has shape {sums.shape} and dtype {sums.dtype}, but it must be contiguous, of shape {self.shape} "
                 "and dtype float64."
             )
-        self._check_left()
         unit = self.grid.unit(clip_norm)
-        with self._guard:
-            self._window.make(self._position)
-            released = self._window.release(self._position, sums.reshape(-1), unit)
-            self._position += 1
+        with self._guard.turn:
+            self._check_left()
+            with self._guard.step():
+                self._window.make(self._position)
+                released = self._window.release(self._position, sums.reshape(-1), unit)
+                self._position += 1
         if not released:
             sums.fill(0.0)
             raise refuse_sum(unit)
 
     def prepare(self) -> None:
         """Begin to make the next row in the background, while something else is computed, if a core is free for it."""
-        if self._guard.passable:
-            self._window.prepare(self._position)
+        with self._guard.turn:
+            if self._guard.passable:
+                self._window.prepare(self._position)
 
     def _start(self, key: Key, smoothing: Key) -> None:
         (columns,) = self.columns

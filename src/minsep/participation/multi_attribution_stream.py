@@ -48,9 +48,8 @@ class AttributionBatchStream(BatchStream):
     def _begin(self, key: Key) -> None:
         self._steps = KeyedWords(key.derive("coins"))
         self._last = np.full(self._graph.num_users, kernels.LONG_AGO, dtype=np.int64)
-        with self._guard:
-            for time in range(self._rule.burn_in):
-                self._form_at(time)
+        for time in range(self._rule.burn_in):
+            self._form_at(time)
 
     def _form(self, position: int) -> IntegerArray:
         return self._form_at(self._rule.burn_in + position)

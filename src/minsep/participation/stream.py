@@ -4,14 +4,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 from minsep.core import validation as validate
 from minsep.core.arrays import BooleanArray, IntegerArray
 from minsep.core.state import Guard, State, Uncopyable, check_envelope, envelope
 from minsep.participation.renewal import WORDS_AT_START, RenewalLaw, WaitingLists
-from minsep.participation.truncation import MOST_EXAMPLES, PADDING, Truncation
+from minsep.participation.truncation import MOST_EXAMPLES, Truncation
 from minsep.randomness import Key, KeyedWords
 
 _EXAMPLES_AT_ONCE = 1 << 18
+_PADDING = -1
 
 
 class PaddedBatch(NamedTuple):
@@ -25,7 +28,8 @@ class BatchStream(Uncopyable, Iterator[IntegerArray], ABC):
     """The batches of a mechanism: exactly `iterations` arrays of indices, each in increasing order.
 
     - An empty batch is an empty array: the step is taken, and adds noise, all the same.
-    - With a truncation every batch has its size, padded with -1; `with_masks` tells padding from examples.
+    - With a truncation no batch is larger than its size, and smaller ones stay as they are: `with_masks` pads them.
+    - Threads that share a stream take turns, and each batch is handed out once.
     - The state is the key and the position. Restoring draws the batches before it again, without yielding them.
 
     Streams come from `Mechanism.batches`.
@@ -49,7 +53,9 @@ class BatchStream(Uncopyable, Iterator[IntegerArray], ABC):
             )
         self._truncation = truncation
         self._identity = envelope("batches", fingerprint, num_examples=self.num_examples, **identity)
-        self._restart(key)
+        self._guard = Guard()
+        with self._guard.beginning():
+            self._restart(key)
 
     @property
     def position(self) -> int:
@@ -64,16 +70,19 @@ class BatchStream(Uncopyable, Iterator[IntegerArray], ABC):
         return self.iterations
 
     def __next__(self) -> IntegerArray:
-        if self._position == self.iterations:
-            raise StopIteration
-        batch = self._advance()
-        if self._truncation is None:
-            return batch
-        words = self._cuts.take(self._position, batch.size)
-        return self._truncation.apply(batch, words)
+        with self._guard.turn:
+            if self._position == self.iterations:
+                raise StopIteration
+            with self._guard.step():
+                batch = self._advance()
+                if self._truncation is None:
+                    return batch
+                return self._truncation.apply(batch, self._cuts.take(self._position, batch.size))
 
     def with_masks(self) -> Iterator[PaddedBatch]:
-        """Yield the rest of the batches with a mask of what is not padding.
+        """Yield the rest of the batches with a mask, padded to the size of the truncation if there is one.
+
+        Whatever the padding contributes must be masked out: NumPy and JAX read the index -1 as the last example.
 
         Examples:
             >>> import minsep
@@ -84,7 +93,12 @@ class BatchStream(Uncopyable, Iterator[IntegerArray], ABC):
             >>> next(mechanism.batches(num_examples=6, seed=1).with_masks())
             PaddedBatch(indices=array([ 0, -1, -1, -1]), mask=array([ True, False, False, False]))
         """
-        return (PaddedBatch(batch, batch != PADDING) for batch in self)
+        return (self._with_mask(batch) for batch in self)
+
+    def _with_mask(self, batch: IntegerArray) -> PaddedBatch:
+        size = batch.size if self._truncation is None else self._truncation.batch_size
+        indices = np.pad(batch, (0, size - batch.size), constant_values=_PADDING)
+        return PaddedBatch(indices, indices != _PADDING)
 
     def batch_sampler(self) -> "BatchSampler":
         """Return a view that torch's `DataLoader` takes as its `batch_sampler`."""
@@ -92,8 +106,9 @@ class BatchStream(Uncopyable, Iterator[IntegerArray], ABC):
 
     def state_dict(self) -> State:
         """Return what restores this stream at its position. It is as secret as a key."""
-        self._guard.check()
-        return {**self._identity, "key": self._key.hex(), "position": self._position}
+        with self._guard.turn:
+            self._guard.check()
+            return {**self._identity, "key": self._key.hex(), "position": self._position}
 
     def load_state_dict(self, state: State) -> None:
         """Continue as the stream that gave this state would.
@@ -116,15 +131,17 @@ class BatchStream(Uncopyable, Iterator[IntegerArray], ABC):
         check_envelope(state, self._identity)
         position = validate.integer(position=state.get("position"), at_least=0, at_most=self.iterations)
         key = Key.from_hex(state.get("key", ""))
-        if key != self._key or position < self._position or not self._guard.passable:
-            self._restart(key)
-        while self._position < position:
-            self._advance()
+        with self._guard.turn:
+            begins_again = key != self._key or position < self._position or not self._guard.passable
+            with self._guard.beginning():
+                if begins_again:
+                    self._restart(key)
+                while self._position < position:
+                    self._advance()
 
     def _restart(self, key: Key) -> None:
         self._key = key
         self._position = 0
-        self._guard = Guard()
         self._cuts = KeyedWords(key.derive("cuts"))
         self._begin(key)
 
@@ -137,9 +154,8 @@ class BatchStream(Uncopyable, Iterator[IntegerArray], ABC):
         """Return the batch at a position; positions come one after the other, from 0."""
 
     def _advance(self) -> IntegerArray:
-        with self._guard:
-            batch = self._form(self._position)
-            self._position += 1
+        batch = self._form(self._position)
+        self._position += 1
         return batch
 
 
@@ -179,8 +195,8 @@ class RenewalBatchStream(BatchStream):
 class BatchSampler:
     """Batches as lists of indices, for torch's `DataLoader(dataset, batch_sampler=...)`.
 
-    Padding is left out, because a dataset would read -1 as its last example. Iterating goes on from where the stream
-    is. A `DataLoader` with workers reads ahead: resume from the number of steps taken, by the position of the state.
+    Iterating goes on from where the stream is. A `DataLoader` with workers reads ahead: resume from the number of steps
+    taken, by the position of the state.
 
     Examples:
         >>> import minsep
@@ -199,4 +215,4 @@ class BatchSampler:
 
     def __iter__(self) -> Iterator[list[int]]:
         for batch in self.stream:
-            yield batch[batch != PADDING].tolist()
+            yield batch.tolist()

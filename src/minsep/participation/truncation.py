@@ -1,4 +1,4 @@
-"""Batches of one size: the longer cut, the shorter padded."""
+"""Batches of at most one size: larger ones are truncated."""
 
 from dataclasses import dataclass
 
@@ -8,18 +8,18 @@ from minsep.core import validation as validate
 from minsep.core.arrays import IntegerArray, Words
 from minsep.core.identity import Described, Description
 
-PADDING = -1
 MOST_EXAMPLES = 2**32 - 1
 
 
 @dataclass(frozen=True, eq=False)
 class Truncation(Described):
-    """Truncate every batch to `batch_size` by a uniformly random subset, and pad shorter ones with the index -1.
+    """Truncate every batch that is larger than `batch_size` to a uniformly random subset.
 
-    An example that was left out has been sampled all the same: it stays blocked like any other.
+    An example that was left out has been sampled all the same: it stays blocked like any other. Smaller batches stay as
+    they are. `BatchStream.with_masks` pads them, for code that needs batches of one size.
 
     Args:
-        batch_size: The number of indices in every batch.
+        batch_size: The largest number of examples in a batch.
         num_examples: The number of examples in the dataset. Truncation costs privacy, and how much depends on this
             number, so accounting needs it.
 
@@ -40,20 +40,20 @@ class Truncation(Described):
             object.__setattr__(self, "num_examples", number)
 
     def apply(self, batch: IntegerArray, words: Words) -> IntegerArray:
-        """Return a batch of exactly `batch_size` indices.
+        """Return a batch of at most `batch_size` indices.
 
         Args:
             batch: The indices of the sampled examples.
             words: One random word for each example.
 
         Examples:
-            >>> Truncation(batch_size=4).apply(np.array([3, 8]), np.array([5, 1], dtype=np.uint64))
-            array([ 3,  8, -1, -1])
+            >>> Truncation(batch_size=2).apply(np.array([3, 7, 8]), np.array([5, 9, 1], dtype=np.uint64))
+            array([3, 8])
         """
-        if batch.size > self.batch_size:
-            kept = np.argpartition(words, self.batch_size)[: self.batch_size]
-            return np.sort(batch[kept])
-        return np.pad(batch, (0, self.batch_size - batch.size), constant_values=PADDING)
+        if batch.size <= self.batch_size:
+            return batch
+        kept = np.argpartition(words, self.batch_size)[: self.batch_size]
+        return np.sort(batch[kept])
 
     def describe(self) -> Description:
         """Return the truncation as plain data."""

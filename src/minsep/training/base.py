@@ -15,7 +15,7 @@ from minsep.mechanism import Mechanism
 from minsep.training.certified import certified_mechanism
 from minsep.training.checkpoint import Array, load_checkpoint, save_checkpoint
 from minsep.training.progress import with_progress
-from minsep.training.run import Indices, PrivateRun
+from minsep.training.run import Indices, PrivateRun, in_turn
 
 if TYPE_CHECKING:
     from minsep.accounting import Certificate
@@ -128,6 +128,7 @@ class Training(ABC):
             targets: An array, or a tree of arrays, with the same first dimension.
         """
 
+    @in_turn
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write model, optimiser, batches, noise and certificate to one file that only its owner can read.
 

@@ -3,18 +3,18 @@
 import json
 import os
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minsep.core import validation as validate
-from minsep.core.state import State, Uncopyable, check_process, envelope
+from minsep.core.state import State, Turns, Uncopyable, check_process, envelope
 from minsep.mechanism import Mechanism
 from minsep.noise.grid import LEAST_CLIP_NORM, MOST_CLIP_NORM
-from minsep.participation.truncation import PADDING
 from minsep.randomness import Key
 from minsep.training.randomness import ExampleSeeds
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from minsep.accounting import Accepted, Certificate
 
 Indices = NDArray[np.int64]
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 # 2: randomness of single examples under a separate key. 3: noise on a grid. 4: tuples and dicts by name.
 _FORMAT = 4
@@ -88,6 +89,12 @@ class PrivateRun(Uncopyable):
         self._readers = 0
         self._interrupted = False
         self._process = os.getpid()
+        self._turns = Turns()
+
+    @property
+    def turn(self) -> AbstractContextManager[Any]:
+        """What a thread holds while it draws a batch, takes a step or saves the run."""
+        return self._turns.lock
 
     @property
     def num_examples(self) -> int:
@@ -112,20 +119,9 @@ class PrivateRun(Uncopyable):
         )
 
     def batches(self) -> Iterator[Indices]:
-        """Yield the remaining batches, without padding. Each must be trained on before the next is drawn."""
-        while True:
-            if self._interrupted:
-                raise RuntimeError(_INTERRUPTED)
-            if self._waiting:
-                raise RuntimeError(
-                    f"The batch of step {self.steps + 1} was drawn but not trained on: call step() with its examples "
-                    "before the next batch is drawn. If the loop was left in between, resume the training from its "
-                    "checkpoint."
-                )
-            batch = next(self._stream, None)
-            if batch is None:
-                return
-            yield self._draw(batch)
+        """Yield the remaining batches. Each must be trained on before the next is drawn."""
+        while (batch := self._next_batch()) is not None:
+            yield batch
 
     def read_ahead(self) -> Iterator[tuple[int, list[int]]]:
         """Yield (step, indices) of the remaining steps, for a loader that draws several batches before a step.
@@ -133,18 +129,20 @@ class PrivateRun(Uncopyable):
         Batches that an earlier reader drew but that were not trained on are drawn again. From then on, the earlier
         reader is refused.
         """
-        self._readers += 1
-        reader = self._readers
-        self._waiting.clear()
-        if self._stream.position != self.steps:
-            self._stream.load_state_dict({**self._stream.state_dict(), "position": self.steps})
+        with self.turn:
+            self._readers += 1
+            reader = self._readers
+            self._waiting.clear()
+            if self._stream.position != self.steps:
+                self._stream.load_state_dict({**self._stream.state_dict(), "position": self.steps})
         while True:
-            if reader != self._readers:
-                raise RuntimeError("A newer loader was started: take the batches only from that one.")
-            step, batch = self._stream.position, next(self._stream, None)
+            with self.turn:
+                if reader != self._readers:
+                    raise RuntimeError("A newer loader was started: take the batches only from that one.")
+                step, batch = self._stream.position, self._draw()
             if batch is None:
                 return
-            yield step, self._draw(batch).tolist()
+            yield step, batch.tolist()
 
     @property
     def remaining(self) -> int:
@@ -227,10 +225,40 @@ class PrivateRun(Uncopyable):
             accept_certificate(given, verify=self._verify, accept_assumption=True)
         return given
 
-    def _draw(self, batch: Indices) -> Indices:
-        mine: Indices = batch[batch != PADDING][self._share]
+    def _next_batch(self) -> Indices | None:
+        with self.turn:
+            if self._interrupted:
+                raise RuntimeError(_INTERRUPTED)
+            if self._waiting:
+                raise RuntimeError(
+                    f"The batch of step {self.steps + 1} was drawn but not trained on: call step() with its examples "
+                    "before the next batch is drawn. If the loop was left in between, resume the training from its "
+                    "checkpoint."
+                )
+            return self._draw()
+
+    def _draw(self) -> Indices | None:
+        batch = next(self._stream, None)
+        if batch is None:
+            return None
+        mine: Indices = batch[self._share]
         self._waiting.append(mine)
         return mine
+
+
+def in_turn(method: Method) -> Method:
+    """Return a method of a training that one thread at a time runs: a step has a batch and a row of noise of its own.
+
+    Args:
+        method: The method of a training, whose `_run` is a `PrivateRun`.
+    """
+
+    @wraps(method)
+    def alone(self: Any, *arguments: Any, **options: Any) -> Any:
+        with self._run.turn:
+            return method(self, *arguments, **options)
+
+    return cast(Method, alone)
 
 
 def check_clip_norm(clip_norm: float) -> float:

@@ -13,7 +13,6 @@ from minsep.core.arrays import FloatArray
 from minsep.mechanism import Mechanism
 from minsep.paper import Comparison
 from minsep.participation import families
-from minsep.participation.truncation import PADDING
 from minsep.planning import Candidate, Margin, Plan
 from minsep.training.stability import largest_stable_clip_norm
 
@@ -253,7 +252,7 @@ def _batch_sizes(mechanism: Mechanism, num_examples: int, seed: int) -> BatchSiz
         simulated = int.from_bytes(hashlib.sha256(f"minsep report {seed}".encode()).digest())
         stream = mechanism.batches(num_examples, seed=simulated)
         for step in range(steps):
-            sizes[step] = np.count_nonzero(next(stream) != PADDING)
+            sizes[step] = next(stream).size
     return BatchSizes(sizes, mechanism.iterations, expected, cut)
 
 

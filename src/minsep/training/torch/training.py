@@ -19,7 +19,7 @@ from minsep.mechanism import Mechanism
 from minsep.noise import NoiseStream
 from minsep.noise.grid import MOST_STEPS, refuse_sum
 from minsep.training.base import Training
-from minsep.training.run import PrivateRun, check_clip_norm, refuse_gradient
+from minsep.training.run import PrivateRun, check_clip_norm, in_turn, refuse_gradient
 from minsep.training.stability import warn_if_unstable
 from minsep.training.torch.clipping import ClippedSum, Clipping
 from minsep.training.torch.device_noise import DeviceNoiseStream
@@ -203,6 +203,7 @@ class PrivateTraining(Training):
         sampler: Any = _ReadAhead(self._run)
         return DataLoader(items, batch_sampler=sampler, collate_fn=collate, **options)
 
+    @in_turn
     def step(self, inputs: Examples, targets: Examples = None) -> None:
         """Train on the examples of the next batch: all of them, and no others.
 

@@ -74,11 +74,12 @@ class DeviceNoiseStream(KeyedStream):
                 f"sums has shape {tuple(sums.shape)} and dtype {sums.dtype} on {sums.device}, but it must have shape "
                 f"{(self.size,)} and dtype torch.float64 on {self._device}."
             )
-        self._check_left()
         unit = self.grid.unit(clip_norm)
-        with self._guard, torch.no_grad():
-            good = self._release(sums, unit)
-            self._position += 1
+        with self._guard.turn:
+            self._check_left()
+            with self._guard.step(), torch.no_grad():
+                good = self._release(sums, unit)
+                self._position += 1
         if not good:
             sums.zero_()
             raise refuse_sum(unit)
