@@ -95,7 +95,8 @@ def test_its_noise_is_that_of_its_matrix(mechanism):
 def test_its_noise_is_the_same_everywhere(mechanism):
     host = mechanism.noise(SIZE, seed=1)
     device = DeviceNoiseStream(mechanism, SIZE, torch.device("cpu"), mechanism.noise_key(seed=1))
-    jax = Releases(mechanism, SIZE, mechanism.noise_key(seed=1), CLIP_NORM, 1.0)
+    jax = Releases(mechanism, mechanism.noise_key(seed=1), CLIP_NORM, 1.0)
+    jax.begin(np.zeros(SIZE))
     for step in range(mechanism.iterations):
         sums = np.zeros(SIZE)
         on_device, in_jax = torch.zeros(SIZE, dtype=torch.float64), released(jax, step, jnp.zeros(SIZE), np.float64)

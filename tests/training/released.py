@@ -109,7 +109,7 @@ def in_optax():
     weights = jnp.zeros((WORDS, WIDTH))
     state, update = private.init(weights), jax.jit(private.update)
     for indices in mechanism().batches(EXAMPLES, seed=SEED):
-        sums = sums_of(weights, *padded((words[indices], targets[indices]), len(indices), 16), None)
+        sums = sums_of(weights, *padded((words, targets), indices, 16), None)
         noisy, state = update(sums, state)
         yield np.asarray(noisy), np.unique(words[indices])
 

@@ -32,7 +32,7 @@ def test_layers_are_clipped_by_themselves():
         return loss([one["kernel"], one["bias"], two["kernel"], two["bias"]], x, y)
 
     gradient = clipped_gradient(loss_of_layers, CLIP, micro_batch=4, per_layer=True)
-    found = gradient(layers, *padded((inputs[:7], targets[:7]), 7, 4), None)
+    found = gradient(layers, *padded((inputs, targets), np.arange(7), 4), None)
     clipped = ClippedSum(torch_model(), nn.functional.cross_entropy, CLIP, micro_batch=4, per_layer=True)
     flat = torch.zeros(clipped.size)
     clipped.add_to(flat, torch.from_numpy(inputs[:7]), torch.from_numpy(targets[:7]), None, seeds_of)

@@ -1,18 +1,20 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from minsep.training.jax import clipped_gradient, padded
-from tests.training.jax.small import CLIP, data, loss, weights
+import minsep
+from minsep.training.jax import PrivateTraining, clipped_gradient, padded
+from tests.training.jax.small import CLIP, EXAMPLES, data, loss, mechanism_of, weights
 
 
 @pytest.mark.parametrize("count", [0, 1, 7])
 def test_the_sum_equals_a_loop_over_examples(count):
     inputs, targets = data()
     gradient = clipped_gradient(loss, CLIP, micro_batch=4)
-    found = gradient(weights(), *padded((inputs[:count], targets[:count]), count, 4), None)
+    found = gradient(weights(), *padded((inputs, targets), np.arange(count), 4), None)
     total = [np.zeros_like(value) for value in weights()]
     for x, y in zip(inputs[:count], targets[:count], strict=True):
         one = jax.grad(loss)(weights(), x, y)
@@ -25,11 +27,58 @@ def test_the_sum_equals_a_loop_over_examples(count):
 def test_padding_counts_for_nothing_even_if_it_is_not_finite():
     inputs, targets = data()
     gradient = clipped_gradient(loss, CLIP, micro_batch=4)
-    some, their_targets, mask = padded((inputs[:3], targets[:3]), 3, 4)
+    some, their_targets, mask = padded((inputs, targets), range(3), 4)
     clean = gradient(weights(), some, their_targets, mask, None)
     some[3] = np.nan
     for one, other in zip(clean, gradient(weights(), some, their_targets, mask, None), strict=True):
         assert_array_equal(one, other)
+
+
+def test_padding_takes_the_rows_of_a_batch_and_refuses_what_is_none():
+    inputs, targets = data()
+    some, their_targets, mask = padded((inputs, {"of": targets}), [7, 2, 9], 4)
+    assert_array_equal(some, inputs[[7, 2, 9, 7]])
+    assert_array_equal(their_targets["of"], targets[[7, 2, 9, 7]])
+    assert_array_equal(mask, [True, True, True, False])
+    for indices, sentence in (
+        ([3, -1, -1], "from -1 to 3, but with 50 examples they must be from 0 to 49: leave padding out"),
+        ([3, 50], "from 3 to 50, but"),
+        ([3, 3], "the same example more than once"),
+        (5, r"shape \(\)"),
+        (np.ones(50, dtype=bool), "dtype bool"),
+    ):
+        for array in (inputs, jnp.asarray(inputs)):
+            with pytest.raises(ValueError, match=sentence):
+                padded((array,), indices, 4)
+
+
+def test_examples_of_truncated_batches_count_once():
+    """A gradient of clip norm 1 along a coordinate for each example: what it is counted for is its coordinate."""
+    cut = minsep.Truncation(batch_size=8)
+    mechanism = minsep.Mechanism(minsep.BandedToeplitz.identity(iterations=20), minsep.Poisson(rate=0.1), 1.0, cut)
+    gradient = clipped_gradient(lambda weights, x, y: weights @ x, 1.0, micro_batch=8)
+    examples = np.eye(60, dtype=np.float32)
+    sizes = set()
+    for indices in mechanism.batches(num_examples=60, seed=1):
+        sums = gradient(jnp.zeros(60), *padded((examples, np.zeros(60)), indices, 8), None)
+        assert_allclose(sums, np.isin(np.arange(60), indices), atol=1e-4)
+        sizes.add(indices.size)
+    assert min(sizes) < max(sizes) == 8
+
+
+@pytest.mark.parametrize("parameters", [[jnp.ones(2), jnp.ones(2, complex)], [jnp.ones(2), jnp.ones(2, int)]])
+def test_parameters_that_are_not_real_are_refused(parameters):
+    def loss_of_parts(parameters, x, y):
+        return jnp.sum(jnp.abs(parameters[0] * parameters[1] - x) ** 2)
+
+    sentence = r"parameters\[1\] has dtype (complex64|int32), but it must have a real floating-point dtype"
+    gradient = clipped_gradient(loss_of_parts, CLIP, micro_batch=1)
+    with pytest.raises(ValueError, match=sentence):
+        gradient(parameters, np.ones((1, 2)), np.ones(1), np.array([True]), None)
+    with pytest.raises(ValueError, match=sentence):
+        PrivateTraining(
+            parameters, loss_of_parts, optax.sgd(0.1), mechanism_of(), num_examples=EXAMPLES, clip_norm=CLIP
+        )
 
 
 def test_norms_of_long_gradients_are_not_too_small():

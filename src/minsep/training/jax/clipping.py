@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from minsep.core import validation as validate
 from minsep.training.jax.arrays import enable_x64
@@ -43,7 +44,8 @@ def clipped_gradient(
         >>> def loss(weights, x, y):
         ...     return (weights @ x - y) ** 2
         >>> gradient = clipped_gradient(loss, clip_norm=1.0, micro_batch=2)
-        >>> inputs, targets, mask = padded((np.eye(3, dtype=np.float32), np.ones(3, dtype=np.float32)), 3, 2)
+        >>> data = np.eye(3, dtype=np.float32), np.ones(3, dtype=np.float32)
+        >>> inputs, targets, mask = padded(data, np.arange(3), 2)
         >>> gradient(jnp.zeros(3), inputs, targets, mask, None).round(3).tolist()
         [-1.0, -1.0, -1.0]
     """
@@ -77,6 +79,7 @@ def clipped_gradient(
         def in_micro_batches(array: jax.Array) -> jax.Array:
             return array.reshape(-1, micro_batch, *array.shape[1:])
 
+        check_parameters(parameters)
         double = jnp.result_type(float) == jnp.float64
         parts = jax.tree.map(in_micro_batches, (inputs, targets, mask)) if mask.shape[0] else None
         with enable_x64(True):
@@ -90,20 +93,45 @@ def clipped_gradient(
     return clipped_sum
 
 
-def padded(examples: Tree, count: int, micro_batch: int) -> tuple[Any, ...]:
-    """Return arrays padded to a multiple of `micro_batch`, and a mask that is false for the padding.
+def padded(data: Tree, indices: ArrayLike, micro_batch: int) -> tuple[Any, ...]:
+    """Return the rows of a batch, padded to a multiple of `micro_batch`, and a mask that is false for the padding.
 
     With few different sizes there are few compilations. Padding repeats the first example, so its gradient is finite if
     that of the first example is.
 
     Args:
-        examples: A tuple of arrays, or of trees of arrays, whose first dimension counts the examples.
-        count: Number of examples.
+        data: A tuple of arrays, or of trees of arrays, whose first dimension counts all examples.
+        indices: The examples of the batch, each of them once, as a stream of batches yields them. Negative indices are
+            refused: NumPy and JAX read -1, which some libraries use for padding, as the last example.
         micro_batch: The micro-batch size of `clipped_gradient`.
 
     Examples:
-        >>> padded((np.array([5, 6, 7]),), 3, 4)
-        (array([5, 6, 7, 5]), array([ True,  True,  True, False]))
+        >>> padded((np.array([5, 6, 7, 8]),), [0, 2, 3], 4)
+        (array([5, 7, 8, 5]), array([ True,  True,  True, False]))
+    """
+    micro_batch = validate.integer(micro_batch=micro_batch, at_least=1)
+    batch = np.asarray(indices)
+    rows = min((len(leaf) for leaf in jax.tree.leaves(data)), default=0)
+    if batch.ndim != 1 or (batch.size and batch.dtype.kind not in "iu"):
+        raise ValueError(f"indices has shape {batch.shape} and dtype {batch.dtype}, but it must be a list of integers.")
+    if batch.size and not 0 <= batch.min() <= batch.max() < rows:
+        raise ValueError(
+            f"indices has values from {batch.min()} to {batch.max()}, but with {rows} examples they must be from 0 to "
+            f"{rows - 1}: leave padding out."
+        )
+    if np.unique(batch).size < batch.size:
+        raise ValueError("indices has the same example more than once, but a batch has each of its examples once.")
+    batch = batch.astype(np.int64)
+    return filled_up(jax.tree.map(lambda array: array[batch], data), batch.size, micro_batch)
+
+
+def filled_up(examples: Tree, count: int, micro_batch: int) -> tuple[Any, ...]:
+    """Return arrays padded to a multiple of `micro_batch`, and a mask that is false for the padding.
+
+    Args:
+        examples: A tuple of arrays, or of trees of arrays, whose first dimension counts the examples.
+        count: Number of examples.
+        micro_batch: The micro-batch size of `clipped_gradient`.
     """
     size = -(-count // micro_batch) * micro_batch
 
@@ -112,6 +140,21 @@ def padded(examples: Tree, count: int, micro_batch: int) -> tuple[Any, ...]:
         return np.concatenate([array, np.repeat(array[:1], size - count, axis=0)])
 
     return (*jax.tree.map(pad, examples), np.arange(size) < count)
+
+
+def check_parameters(parameters: Tree) -> None:
+    """Refuse parameters that are not real: norms of complex gradients are not those of their squares.
+
+    Args:
+        parameters: A tree of arrays.
+    """
+    for path, leaf in jax.tree_util.tree_flatten_with_path(parameters)[0]:
+        dtype = jnp.result_type(leaf)
+        if not jnp.issubdtype(dtype, jnp.floating):
+            raise ValueError(
+                f"parameters{jax.tree_util.keystr(path)} has dtype {dtype}, but it must have a real floating-point "
+                "dtype such as float32: train complex parameters as their real and imaginary parts."
+            )
 
 
 def _factors(gradients: Tree, clip_norm: float, per_layer: bool) -> Tree:

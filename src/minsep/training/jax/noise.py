@@ -1,7 +1,9 @@
 """Releases in JAX: sums go to the host, where noise is made, and come back with it."""
 
+import hashlib
+import os
 import threading
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Never
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minsep.core.arrays import FloatArray
+from minsep.core.state import check_process
 from minsep.mechanism import Mechanism
 from minsep.noise import NoiseStream
 from minsep.randomness import Key
@@ -28,38 +31,75 @@ class NoiseState(NamedTuple):
 class Releases:
     """Noisy sums as a pure function of the sums and of the number of their row. A row is released with one sum only.
 
-    Rows in order are cheap. An earlier row, or one that was skipped to, costs all rows before it.
+    Rows in order are cheap. An earlier row, or one that was skipped to, costs all rows before it. Nothing is released
+    before `begin` has said for which tree, once: two trees would be given the same noise.
 
     Args:
         mechanism: The mechanism that provides C and the noise multiplier.
-        size: Number of values of a sum.
         key: The secret key, from `Mechanism.noise_key`.
         clip_norm: Bound on the norm of the gradient of one example.
         divisor: What noisy sums are divided by.
     """
 
-    def __init__(self, mechanism: Mechanism, size: int, key: Key, clip_norm: float, divisor: float) -> None:
-        self._mechanism, self._size, self._key = mechanism, size, key
+    def __init__(self, mechanism: Mechanism, key: Key, clip_norm: float, divisor: float) -> None:
+        self._mechanism, self._key = mechanism, key
         self._clip_norm, self._divisor = clip_norm, divisor
         self._lock = threading.Lock()
-        self._stream = self._first()
-        self._released: dict[int, tuple[int, int]] = {}
+        self._process = os.getpid()
+        self._shapes: list[tuple[int, ...]] | None = None
+        self._released: dict[int, bytes] = {}
+
+    def __reduce__(self) -> Never:
+        """Refuse to be copied or pickled."""
+        raise TypeError("What privatize returns cannot be pickled: the copy would have the same noise.")
+
+    def begin(self, tree: Any) -> None:
+        """Release sums of this form from now on.
+
+        Args:
+            tree: A tree of the form of the sums.
+        """
+        with self._lock:
+            check_process(self._process)
+            if self._shapes is not None:
+                raise RuntimeError(
+                    "The transformation of privatize was initialised before: a second set of parameters would be given "
+                    "the same noise. Call privatize again for each use: for another run, or for another group of "
+                    "multi_transform."
+                )
+            self._shapes = _shapes(tree)
+            self._size = size_of(tree)
+            self._stream = self._first()
+
+    def check(self, tree: Any) -> None:
+        """Refuse sums before `begin`, or of another form.
+
+        Args:
+            tree: The sums, which may be traced.
+        """
+        if self._shapes is None:
+            raise RuntimeError("The transformation of privatize was not initialised: call its init once before update.")
+        if _shapes(tree) != self._shapes:
+            raise ValueError(
+                f"The sums have shapes {_shapes(tree)}, but the transformation of privatize was initialised for "
+                f"{self._shapes}."
+            )
 
     def __call__(self, position: Any, sums: Any) -> FloatArray:
         """Return noisy sums over the divisor.
 
-        They are NaN beyond the last row, where sums cannot be released, and where the row was released with other sums:
-        the difference of the two would have no noise.
+        They are NaN where there is no such row, where sums cannot be released, and where the row was released with
+        other sums: the difference of the two would have no noise.
 
         Args:
             position: Number of the row, from 0.
             sums: A flat array in float64.
         """
         noisy, row = np.array(sums, dtype=np.float64), int(position)
-        bits = noisy.view(np.uint64)
-        digest = int(bits.sum()), int(bits[::2].sum())
+        digest = hashlib.blake2b(noisy.data, digest_size=32).digest()
         with self._lock:
-            if row >= self._mechanism.iterations or self._released.setdefault(row, digest) != digest:
+            check_process(self._process)
+            if not 0 <= row < self._mechanism.iterations or self._released.setdefault(row, digest) != digest:
                 return np.full_like(noisy, np.nan)
             if row < self._stream.position:
                 self._stream = self._first()
@@ -104,6 +144,10 @@ def released(releases: Releases, position: jax.Array, sums: jax.Array, dtype: An
     shape = jax.ShapeDtypeStruct(sums.shape, dtype)  # type: ignore[no-untyped-call]
     result: jax.Array = jax.pure_callback(on_host, shape, position, words)
     return result
+
+
+def _shapes(tree: Any) -> list[tuple[int, ...]]:
+    return [np.shape(leaf) for leaf in jax.tree.leaves(tree)]
 
 
 def size_of(tree: Any) -> int:

@@ -12,10 +12,10 @@ from minsep.core.state import State
 from minsep.mechanism import Mechanism
 from minsep.training.base import Training
 from minsep.training.jax.arrays import from_array, to_array
-from minsep.training.jax.clipping import LossOfOne, Tree, clipped_gradient, padded
+from minsep.training.jax.clipping import LossOfOne, Tree, check_parameters, clipped_gradient, filled_up
 from minsep.training.jax.noise import flattened, size_of, unflattened
 from minsep.training.randomness import refusing_shared_draws
-from minsep.training.run import PrivateRun, refuse_gradient
+from minsep.training.run import PrivateRun, in_turn, refuse_gradient
 from minsep.training.stability import warn_if_unstable
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ class PrivateTraining(Training):
         self._per_layer = per_layer
         self._clipped = clipped_gradient(loss, self._run.clip_norm, micro_batch, per_layer)
         self.parameters = jax.tree.map(jnp.asarray, parameters)
+        check_parameters(self.parameters)
         self._state = optimizer.init(self.parameters)
         if self._stability is not None:
             _second_moments(self._state)
@@ -110,6 +111,7 @@ class PrivateTraining(Training):
         self._noise = mechanism.noise(size_of(self.parameters), seed=seed)
         self._sums, self._update = jax.jit(self._compiled_sums), jax.jit(self._compiled_update)
 
+    @in_turn
     def step(self, inputs: Tree, targets: Tree) -> None:
         """Train on the examples of the next batch: all of them, and no others.
 
@@ -129,7 +131,7 @@ class PrivateTraining(Training):
                 "The parameters have other shapes or dtypes than when the training was constructed: construct the "
                 "training with their final form."
             )
-        some = padded((inputs, targets), count, self._micro_batch)
+        some = filled_up((inputs, targets), count, self._micro_batch)
         with refusing_shared_draws():
             sums = np.array(self._sums(self.parameters, self._state, *some))
         with self._run.step(count):

@@ -9,7 +9,7 @@ from minsep.mechanism import Mechanism
 from minsep.noise.grid import Grid
 from minsep.randomness import Key
 from minsep.training.jax.clipping import Tree
-from minsep.training.jax.noise import NoiseState, Releases, flattened, released, size_of, unflattened
+from minsep.training.jax.noise import NoiseState, Releases, flattened, released, unflattened
 from minsep.training.run import check_clip_norm
 
 
@@ -23,7 +23,8 @@ def privatize(
 
     The state is the number of the row; rows out of order are computed again from the first one. Parameters are one flat
     vector in the order of their tree. Updates are NaN beyond the last iteration, for sums that are not finite, and for
-    a second update from one state with other sums: the difference of the two would have no noise.
+    a second update from one state with other sums: the difference of the two would have no noise. For the same reason
+    `init` can be called once: call `privatize` again for another run, or another group of `optax.multi_transform`.
 
     Args:
         mechanism: The mechanism that provides C and the noise multiplier.
@@ -41,8 +42,8 @@ def privatize(
         >>> weights = jnp.zeros(5)
         >>> state = optimizer.init(weights)
         >>> gradient = clipped_gradient(lambda weights, x, y: weights @ x, clip_norm=1.0, micro_batch=8)
-        >>> examples = np.ones((8, 5), dtype=np.float32), np.zeros(8)
-        >>> sums = gradient(weights, *padded(examples, 8, 8), None)
+        >>> data = np.ones((8, 5), dtype=np.float32), np.zeros(8)
+        >>> sums = gradient(weights, *padded(data, np.arange(8), 8), None)
         >>> updates, state = jax.jit(optimizer.update)(sums, state)
         >>> int(state[0].position)
         1
@@ -56,16 +57,15 @@ def _transformation(
     mechanism: Mechanism, clip_norm: float, expected_batch: float, key: Key
 ) -> optax.GradientTransformation:
     Grid(mechanism.strategy, mechanism.noise_multiplier).unit(clip_norm)
-    releases: dict[int, Releases] = {}
+    releases = Releases(mechanism, key, clip_norm, expected_batch)
 
-    def init(_: Tree) -> NoiseState:
+    def init(parameters: Tree) -> NoiseState:
+        releases.begin(parameters)
         return NoiseState(jnp.zeros((), dtype=jnp.int32))
 
     def update(sums: Tree, state: NoiseState, parameters: Tree | None = None) -> tuple[Tree, NoiseState]:
-        size = size_of(sums)
-        if size not in releases:
-            releases[size] = Releases(mechanism, size, key, clip_norm, expected_batch)
-        noisy = released(releases[size], state.position, flattened(sums), jax.dtypes.canonicalize_dtype(float))
+        releases.check(sums)
+        noisy = released(releases, state.position, flattened(sums), jax.dtypes.canonicalize_dtype(float))
         return unflattened(noisy, sums), NoiseState(state.position + 1)
 
     return optax.GradientTransformation(init, update)
