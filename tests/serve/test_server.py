@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import shutil
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -121,6 +122,11 @@ async def test_foreign_hosts_and_origins_are_refused(client, works, folder):
         "http://127.0.0.1:9999",
         "file://",
         "http://127.0.0.1:8765@evil.example",
+        "https://http://127.0.0.1:8765",
+        "127.0.0.1:8765",
+        "http://[",
+        "http://[x]",
+        "127.0.0.1:8765.evil.example",
     ):
         answer = await client.post("/api/runs", headers=WITH_TOKEN | {"origin": origin}, content=body)
         assert answer.status_code == 403
@@ -169,10 +175,27 @@ async def test_no_file_outside_its_folder(client, works, folder):
         "/assets/%2e%2e%2fapp.py",
         "/assets//etc/passwd",
         "/assets/page.py",
+        f"/assets/{'a' * 1000}.css",
+        "/assets/%ff.css",
+        "/assets/.css",
     ):
         answer = await client.get(path, headers=WITH_TOKEN)
         assert answer.status_code in (404, 405), path
         assert "secret" not in answer.text
+
+
+@on_server
+async def test_a_run_is_deleted_whatever_became_of_its_folder(client, works, folder):
+    works.go.set()
+    for number, change in enumerate((lambda run: (run / "more").mkdir(), shutil.rmtree)):
+        body = json.dumps({"inputs": TINY | {"examples": str(2000 + number)}})
+        run = (await client.post("/api/runs", headers=WITH_TOKEN, content=body)).json()["id"]
+        await until(lambda number=number: works.ended == ["certify"] * (number + 1))
+        await until(lambda run=run: json.loads((folder / run / "run.json").read_text())["state"] == "certified")
+        change(folder / run)
+        assert (await client.delete(f"/api/runs/{run}", headers=WITH_TOKEN)).status_code == 204
+        assert not (folder / run).exists()
+    assert (await client.get("/api/runs", headers=WITH_TOKEN)).json() == []
 
 
 @on_server
@@ -201,11 +224,15 @@ async def test_a_thousand_bad_requests_do_no_harm(client, works, folder):
         b"[" * 5000,
         b"\xff\xfe",
         b"x" * (MOST_BYTES + 1),
+        b'{"inputs": {"\\ud800": "1"}}',
+        b'{"inputs": {"examples": "\\ud800"}}',
         b'{"inputs": {"examples": "' + b"9" * 10_000 + b'"}}',
     )
 
+    heads = (WITH_TOKEN, {}, {"host": "evil.example"}, {"content-length": "-1"}, {"content-length": "9" * 5000})
+
     async def bad() -> int:
-        headers = dict(generator.choice((WITH_TOKEN, {}, {"host": "evil.example"}, {"content-length": "-1"})))
+        headers = dict(generator.choice(heads))
         answer = await client.request(
             generator.choice(methods), generator.choice(paths), content=generator.choice(bodies), headers=headers
         )

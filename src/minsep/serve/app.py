@@ -169,6 +169,7 @@ async def _json(request: Request) -> dict[str, Any]:
             raise HTTPException(413, f"A request has at most {MOST_BYTES:,} bytes.")
     try:
         body = json.loads(content)
+        json.dumps(body, ensure_ascii=False).encode()  # half of a character cannot be answered with
     except (ValueError, RecursionError):
         raise HTTPException(400, "The request is not JSON.") from None
     if not isinstance(body, dict):
@@ -209,7 +210,7 @@ def foreign_styles() -> list[str]:
 def asset(name: str) -> Response:
     """Return a file of the page."""
     suffix = Path(name).suffix
-    if name != Path(name).name or suffix not in _KINDS or not (_ASSETS / name).is_file():
+    if suffix not in _KINDS or name not in {one.name for one in _ASSETS.iterdir()}:
         raise HTTPException(404, "There is no such file.")
     return Response((_ASSETS / name).read_bytes(), media_type=_KINDS[suffix], headers=_REVALIDATE)
 

@@ -1,9 +1,10 @@
 """Who may talk to the server: this machine, by the names it knows, with the token of the link that was printed."""
 
+import re
 import secrets
 from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
@@ -34,6 +35,7 @@ HEADERS = {
 MOST_BYTES = 16_384  # of a request's body
 _SAFE = ("GET", "HEAD")
 _OPEN = ("/assets/",)
+_LENGTH = re.compile("[0-9]{1,20}")
 
 
 class RequestFilter:
@@ -72,12 +74,13 @@ class RequestFilter:
         if headers.get("host", "").lower() not in self._hosts:
             return PlainTextResponse("This server answers to the address that it printed, and to no other.", 421)
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() not in self._hosts:
+        scheme, _, host = (origin or "").lower().partition("://")
+        if origin is not None and not (scheme in ("http", "https") and host in self._hosts):
             return PlainTextResponse("Requests of other pages are refused.", 403)
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not _navigates(scope, headers):
             return PlainTextResponse("Requests of other pages are refused.", 403)
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > MOST_BYTES:
+        if not _LENGTH.fullmatch(length) or int(length) > MOST_BYTES:
             return PlainTextResponse(f"A request has at most {MOST_BYTES:,} bytes.", 413)
         if scope["path"].startswith(_OPEN):
             return None

@@ -1,8 +1,10 @@
 """The folder of runs: one folder a run, with its inputs, its state and the files it has made."""
 
+import contextlib
 import json
 import re
 import secrets
+import shutil
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -127,11 +129,9 @@ class Store:
 
     def remove(self, run: Run) -> None:
         """Delete a run and its files."""
-        folder = self._folder / run.id
-        for path in folder.iterdir():
-            path.unlink()
-        folder.rmdir()
-        del self._runs[run.id]
+        with contextlib.suppress(FileNotFoundError):  # somebody has deleted it before
+            shutil.rmtree(self._folder / run.id)
+        self._runs.pop(run.id, None)
 
 
 def _load(folder: Path) -> Run | None:
