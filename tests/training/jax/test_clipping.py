@@ -81,6 +81,26 @@ def test_parameters_that_are_not_real_are_refused(parameters):
         )
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+@pytest.mark.parametrize("per_layer", [False, True])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_gradient_of_a_single_number_is_clipped(shape, per_layer, sign):
+    """One parameter, or a layer of one, has no row of squares to add up, and its norm is not its negative value."""
+    parameters = {"own": {"scale": jnp.ones(shape)}}
+    if per_layer:
+        parameters["other"] = {"weights": jnp.ones(3)}
+
+    def steep(parameters, x, y):
+        return 1000.0 * sign * sum(jnp.sum(leaf) for leaf in jax.tree.leaves(parameters))
+
+    gradient = clipped_gradient(steep, CLIP, micro_batch=1, per_layer=per_layer)
+    sums = gradient(parameters, np.ones((1, 2)), np.ones(1), np.array([True]), None)
+    own = np.asarray(sums["own"]["scale"])
+    most = CLIP / len(parameters) ** 0.5
+    assert_allclose(own, np.full(shape, sign * most), rtol=1e-3)
+    assert (abs(own) < most).all()
+
+
 def test_norms_of_long_gradients_are_not_too_small():
     # Eight large entries and many small ones: squares of the small ones are lost in a sum of single precision.
     row = np.full(1 << 20, 2.43e-4, dtype=np.float32)

@@ -173,7 +173,7 @@ def norms_of(parts: list[jax.Array]) -> jax.Array:
     """Return the norm of each row over several matrices.
 
     A sum of squares in single precision loses the small entries of a long row. So norms are taken of short pieces, then
-    of pieces of these norms, until one norm remains.
+    of pieces of these norms, until one norm remains: at least once, because the norm of one number is its size.
 
     Args:
         parts: Matrices with one row for each example.
@@ -183,9 +183,10 @@ def norms_of(parts: list[jax.Array]) -> jax.Array:
     >>> round(float(norms_of([jnp.asarray(row)])[0]) / float(np.linalg.norm(row.astype(np.float64))), 5)
     1.0
     """
-    while len(parts) > 1 or parts[0].shape[1] > 1:
-        parts = [jnp.concatenate([_norms_of_pieces(rows) for rows in parts], axis=1)]
-    return parts[0][:, 0]
+    norms = jnp.concatenate([_norms_of_pieces(rows) for rows in parts], axis=1)
+    while norms.shape[1] > 1:
+        norms = _norms_of_pieces(norms)
+    return norms[:, 0]
 
 
 def _norms_of_pieces(rows: jax.Array) -> jax.Array:
