@@ -81,6 +81,59 @@ def test_parameters_that_are_not_real_are_refused(parameters):
         )
 
 
+@jax.custom_batching.custom_vmap
+def mixed(x):
+    return x
+
+
+@mixed.def_vmap
+def _(size, batched, x):
+    return x + x.sum(axis=0), True
+
+
+def on_host(function, x, method):
+    return jax.pure_callback(function, jax.ShapeDtypeStruct(x.shape, x.dtype), x, vmap_method=method)
+
+
+@jax.custom_vjp
+def hiding(x):
+    return x
+
+
+hiding.defvjp(lambda x: (on_host(np.copy, x, "expand_dims"), None), lambda _, gradient: (gradient,))
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (mixed, "custom_vmap"),
+        (jax.jit(mixed), "custom_vmap"),
+        (lambda x: jax.lax.cond(x[0] > 0, mixed, jnp.sin, x), "custom_vmap"),
+        (lambda x: jax.lax.scan(lambda so_far, one: (so_far, mixed(one)), 0.0, x)[1], "custom_vmap"),
+        (lambda x: on_host(np.copy, x, "expand_dims"), "pure_callback"),
+        (lambda x: on_host(np.copy, x, "broadcast_all"), "pure_callback"),
+        (lambda x: on_host(np.copy, x, None), "pure_callback"),
+        (lambda x: jax.experimental.io_callback(np.copy, jax.ShapeDtypeStruct(x.shape, x.dtype), x), "io_callback"),
+    ],
+)
+def test_a_loss_that_may_mix_examples_is_refused(change, name):
+    inputs, targets = data()
+    gradient = clipped_gradient(lambda weights, x, y: weights @ change(x), CLIP, micro_batch=4)
+    with pytest.raises(ValueError, match=f"loss uses {name}, which may mix examples"):
+        gradient(jnp.ones(5), *padded((inputs, targets), range(3), 4), None)
+
+
+def test_what_hides_in_the_gradient_is_refused_and_what_runs_one_by_one_is_not():
+    inputs, targets = data()
+    gradient = clipped_gradient(lambda weights, x, y: hiding(weights) @ x, CLIP, micro_batch=4)
+    with pytest.raises(ValueError, match="loss uses pure_callback"):
+        gradient(jnp.ones(5), *padded((inputs, targets), range(3), 4), None)
+    apart = clipped_gradient(lambda weights, x, y: weights @ on_host(np.copy, x, "sequential"), CLIP, micro_batch=4)
+    plain = clipped_gradient(lambda weights, x, y: weights @ x, CLIP, micro_batch=4)
+    sums = [one(jnp.ones(5), *padded((inputs, targets), range(3), 4), None) for one in (apart, plain)]
+    assert_array_equal(*sums)
+
+
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
 @pytest.mark.parametrize("per_layer", [False, True])
 @pytest.mark.parametrize("sign", [1, -1])

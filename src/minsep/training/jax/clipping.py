@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from minsep.core import validation as validate
 from minsep.training.jax.arrays import enable_x64
+from minsep.training.jax.mixing import refuse_mixing
 from minsep.training.run import CLIP_MARGIN, check_clip_norm
 
 Tree = Any
@@ -51,7 +52,8 @@ def clipped_gradient(
     """
     clip_norm = check_clip_norm(clip_norm)
     micro_batch = validate.integer(micro_batch=micro_batch, at_least=1)
-    gradients_of = jax.vmap(jax.grad(loss), in_axes=(None, 0, 0))
+    gradient_of_one = jax.grad(loss)
+    gradients_of = jax.vmap(gradient_of_one, in_axes=(None, 0, 0))
 
     def sum_of_some(parameters: Tree, scales: Tree | None, double: bool, total: Tree, some: Any) -> Tree:
         inputs, targets, mask = some
@@ -82,6 +84,8 @@ def clipped_gradient(
         check_parameters(parameters)
         double = jnp.result_type(float) == jnp.float64
         parts = jax.tree.map(in_micro_batches, (inputs, targets, mask)) if mask.shape[0] else None
+        if parts is not None:
+            refuse_mixing(gradient_of_one, parameters, *jax.tree.map(lambda array: array[0], (inputs, targets)))
         with enable_x64(True):
             zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, jnp.float64), parameters)
             if parts is None:
