@@ -1,6 +1,7 @@
 import copy
 import pickle
 import tracemalloc
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -76,6 +77,17 @@ def test_rows_in_the_background_are_the_same():
         assert_array_equal(sums, minsep.release(np.ones(9000), row, 2.0))
 
 
+def test_a_state_waits_for_nothing_in_the_background():
+    """A forked process has no such thread, and may read the state."""
+    stream, other = (mechanism(STRATEGIES[2]).noise(5, seed=5) for _ in range(2))
+    for one in (stream, other):
+        next(one)
+    stream._window._ahead = Future()  # which never ends
+    stream._window._ahead.result = None
+    other.load_state_dict(stream.state_dict())
+    assert_array_equal(next(other), list(mechanism(STRATEGIES[2]).noise(5, seed=5))[1])
+
+
 def test_no_step_makes_much_more_than_its_share(monkeypatch):
     """Rows come in blocks, but every part of the columns has its own turn: in values made, from the first step on."""
     made = []
@@ -142,6 +154,8 @@ def test_rows_cannot_be_changed_but_copied():
     row = next(mechanism(STRATEGIES[2]).noise(5, seed=4))
     with pytest.raises(ValueError, match="read-only"):
         row *= 2.0
+    with pytest.raises(ValueError, match="cannot set WRITEABLE flag to True"):
+        row.setflags(write=True)
     copied = row.copy()
     copied *= 2.0
     assert_array_equal(copied, 2 * np.asarray(row))

@@ -36,9 +36,9 @@ def noise_row(values: NDArray[np.floating[Any]], grid: Grid, add: Add) -> NoiseR
         grid: The grid of the noise.
         add: Adds the row to sums.
     """
-    row = values.view(NoiseRow)
+    # Memory that nobody may write to, because a row whose owner is writeable could be made so again.
+    row = np.frombuffer(values.tobytes(), dtype=values.dtype).reshape(values.shape).view(NoiseRow)
     row._grid, row._adds = grid, [add]
-    row.flags.writeable = False
     return row
 
 

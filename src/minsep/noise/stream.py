@@ -118,8 +118,8 @@ class NoiseStream(KeyedStream, Iterator[NoiseRow]):
         self._window = RowWindow(self._recurrence, self.grid, self.iterations, columns, key, smoothing)
 
     def _memory(self, kept: range) -> NDArray[np.float32]:
+        # Rows that are made in the background have other places. A forked process would wait for them forever.
         memory = np.empty((len(kept), self.size), dtype=np.float32)
-        self._window.finish()
         for own, row in zip(memory, kept, strict=True):
             own[:] = self._window.row(row)
         return memory
