@@ -387,6 +387,8 @@ def test_files_that_cannot_be_written_are_refused_before_any_work(tmp_path, monk
     assert "report is" in problems("-o", same, "--report", same)
     assert "its own file" in problems("-o", same, "--report", same)
     assert "it is a folder" in problems("-o", str(tmp_path))
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    assert "a link that leads back to itself" in problems("-o", str(tmp_path / "loop.json"))
     assert "does not exist" in problems("-o", str(tmp_path / "none" / "c.json"))
     assert "cannot be written to" in problems("-o", "/proc/c.json")
     assert "plot is 'x.pdf', but its suffix must be" in problems("--plot", "x.pdf")

@@ -91,6 +91,8 @@ def check_folder(**parameter: str | os.PathLike[str]) -> None:
         raise ValueError(f"{name} is {os.fspath(path)!r}, but the folder {str(folder)!r} does not exist.")
     if target.is_dir():
         raise ValueError(f"{name} is {os.fspath(path)!r}, but it is a folder: it must be a file.")
+    if target.is_symlink():
+        raise ValueError(f"{name} is {os.fspath(path)!r}, but it is a link that leads back to itself.")
     _refuse_special(target, **{name: path})
 
 
