@@ -477,3 +477,11 @@ def test_attention_where_everything_is_masked_by_minus_infinity():
     found = plain_attention(query, query, query, mask)
     expected = nn.functional.scaled_dot_product_attention(query, query, query, mask)
     assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["DataParallel", "DistributedDataParallel", "FullyShardedDataParallel"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_wrappers_that_add_up_gradients_are_refused_wherever_they_are(kind, inside):
+    wrapper = type(kind, (nn.Linear,), {})(4, CLASSES)  # as they need devices and processes, others of their name
+    with pytest.raises(ValueError, match=f"a {kind}, which adds up the gradients of several processes or devices"):
+        trainer_of(nn.Sequential(nn.Linear(4, 4), wrapper) if inside else wrapper)

@@ -16,9 +16,10 @@ from minsep.training.torch.examples import Examples, count_examples, each, refus
 from minsep.training.torch.ghost import Ghost
 from minsep.training.torch.memory import fitting_micro_batch
 from minsep.training.torch.methods import Gradients, Method, OneByOne, Seeds, Vmapped
-from minsep.training.torch.models import LayerAtFault, refuse_mixing, refusing_memory
+from minsep.training.torch.models import LayerAtFault, refuse_mixing
 from minsep.training.torch.objective import Loss, Objective
 from minsep.training.torch.randomness import torch_kept
+from minsep.training.torch.remembering import refusing_memory
 
 SeedsOf = Callable[[slice], Sequence[bytes]]
 """Return the seeds of some examples of a batch, by their places in it."""

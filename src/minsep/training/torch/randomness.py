@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import Dataset, IterableDataset
 
 from minsep.training.randomness import ExampleSeeds, numpy_and_python_kept, seed_numpy_and_python
+from minsep.training.torch.processes import refuse_exchange
 
 # Random operations that vmap turns into one whose first dimension is the examples of a micro-batch.
 _DRAWN_WITH_EXAMPLES_FIRST = {
@@ -53,6 +54,7 @@ class DrawsOfExamples(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation; if it is random, example by example."""
         kwargs = kwargs or {}
+        refuse_exchange(func)
         if torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **kwargs)
         _refuse_generator(func, kwargs)
@@ -146,8 +148,9 @@ class SeededExample(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._kept.__exit__(*reason)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation, unless it draws from its own generator."""
+        """Run an operation, unless it draws from its own generator or exchanges tensors with other processes."""
         kwargs = kwargs or {}
+        refuse_exchange(func)
         _refuse_generator(func, kwargs)
         return func(*args, **kwargs)
 

@@ -25,10 +25,10 @@ from minsep.training.torch.clipping import ClippedSum, Clipping
 from minsep.training.torch.device_noise import DeviceNoiseStream
 from minsep.training.torch.examples import Examples, count_examples
 from minsep.training.torch.first_step import FirstStep
-from minsep.training.torch.models import ModelChangedError
 from minsep.training.torch.objective import Loss
 from minsep.training.torch.processes import Processes, columns_of
 from minsep.training.torch.randomness import SeededCollate, SeededItems
+from minsep.training.torch.remembering import ModelChangedError
 from minsep.training.torch.scaling import ScaleThenPrivatize
 from minsep.training.torch.sharded.clipping import ShardedSum
 from minsep.training.torch.sharded.shards import is_sharded, restored, restored_optimizer, whole_values

@@ -10,9 +10,10 @@ from minsep.training.randomness import refusing_shared_draws
 from minsep.training.run import CLIP_MARGIN
 from minsep.training.torch.examples import Examples, count_examples, each, refuse_devices
 from minsep.training.torch.methods import add_rows, norms_of, without_gradients
-from minsep.training.torch.models import refuse_mixing, refusing_memory
+from minsep.training.torch.models import refuse_mixing
 from minsep.training.torch.objective import Loss, Objective
 from minsep.training.torch.randomness import SeededExample, torch_kept
+from minsep.training.torch.remembering import refusing_memory
 from minsep.training.torch.sharded.exchange import Exchange
 from minsep.training.torch.sharded.shards import Shards, local_part
 

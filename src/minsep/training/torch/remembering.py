@@ -1,0 +1,105 @@
+"""What a step must not leave behind: a model or a loss that holds what it saw of an example."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from minsep.training.torch.digests import digests
+from minsep.training.torch.reach import Owner, held_by
+
+# Of larger tensors outside of modules, such as a whole dataset, only writes that torch counts are seen.
+_MOST_ENTRIES = 1 << 22
+
+
+class ModelChangedError(ValueError):
+    """A forward or backward pass has changed the model, which then holds what it saw, without noise."""
+
+
+@contextmanager
+def refusing_memory(**roots: Any) -> Iterator[None]:
+    """Refuse a block of code in which anything changes that can be reached from a model or a loss.
+
+    Args:
+        roots: The model and the loss, by their names.
+    """
+    before = _held(roots)
+    try:
+        yield
+    except Exception as error:
+        _refuse_changes(roots, before, error)
+        raise
+    _refuse_changes(roots, before, None)
+
+
+def _refuse_changes(roots: dict[str, Any], before: dict[Owner, Any], cause: Exception | None) -> None:
+    after = _held(roots)
+    for owner in (*after, *(gone for gone in before if gone not in after)):
+        if before.get(owner) != after.get(owner):
+            raise ModelChangedError(
+                f"{owner.root} has {owner.holder}, which sets {owner.name!r} in its forward pass: what it stores of "
+                "one example could affect others. Start again with a model that does not."
+            ) from cause
+
+
+def _held(roots: dict[str, Any]) -> dict[Owner, list[Any]]:
+    """Return summaries of all that can be reached. A summary differs after its value has changed."""
+    held = {
+        owner: [_summary(value, owner.holder.startswith("the layer")) for value in values]
+        for owner, values in held_by(**roots).items()
+    }
+    contents = iter(digests([part for parts in held.values() for part in parts if isinstance(part, Tensor)]))
+
+    def compared(part: Any) -> Any:
+        if not isinstance(part, Tensor):
+            return part
+        content = next(contents)
+        return tuple(part.shape), _Itself(part) if content is None else content
+
+    return {owner: [compared(part) for part in parts] for owner, parts in held.items()}
+
+
+class _Itself:
+    """Stands for a value without a content, and is equal to what stands for the same object."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and self._value is other._value
+
+    def __hash__(self) -> int:
+        return id(self._value)
+
+
+def _summary(value: Any, whole: bool) -> Any:
+    """Return a summary of a value; a tensor whose content is to be compared as it is.
+
+    Args:
+        value: The value.
+        whole: Whether contents of any size are compared.
+    """
+    match value:
+        case Tensor():
+            if whole or value.numel() <= _MOST_ENTRIES:
+                return value
+            return tuple(value.shape), None if value.is_inference() else value._version
+        case np.ndarray():
+            if value.dtype.hasobject or (value.size > _MOST_ENTRIES and not whole):
+                return value.shape, id(value)
+            return torch.from_numpy(np.ravel(value).copy().view(np.uint8))
+        case np.random.Generator():
+            return str(value.bit_generator.state)
+        case np.random.RandomState():
+            return str(value.get_state(legacy=False))
+        case random.Random():
+            return hash(value.getstate())
+        case torch.Generator():
+            return value.get_state().numpy().tobytes()
+        case bytearray():
+            return bytes(value)
+    return repr(value) if isinstance(value, float) else value  # NaN differs from itself
