@@ -464,10 +464,17 @@ def test_a_loss_that_stores_what_it_saw_is_refused():
 
 
 def test_a_hook_that_would_see_raw_gradients_is_refused():
-    model = nn.Linear(4, 3)
-    model.weight.register_post_accumulate_grad_hook(lambda parameter: None)
-    with pytest.raises(ValueError, match="model has a hook after the gradient of 'weight' is accumulated"):
-        trainer_of(model)
+    for register in (nn.Parameter.register_post_accumulate_grad_hook, nn.Parameter.register_hook):
+        model = nn.Linear(4, 3)
+        trainer = trainer_of(model)
+        batch = next(trainer.batches())
+        handle = register(model.weight, lambda gradient: None)
+        with pytest.raises(ValueError, match="model has a hook on the gradient of 'weight'"):
+            trainer.step(*examples(4, count=len(batch)))
+        with pytest.raises(ValueError, match="model has a hook on the gradient of 'weight'"):
+            trainer_of(model)
+        handle.remove()
+        trainer.step(*examples(4, count=len(batch)))
 
 
 def test_attention_where_everything_is_masked_by_minus_infinity():

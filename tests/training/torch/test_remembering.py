@@ -172,7 +172,8 @@ class Remembering(nn.Module):
         self.linear, self.how = nn.Linear(4, 3), how
         self.held = {
             "queue": deque([torch.zeros(4)], maxlen=1), "object": SimpleNamespace(mean=torch.zeros(4)),
-            "slots": Slots(), "array": np.zeros(4, dtype=np.float32), "modules": [nn.BatchNorm1d(4)], "bytes": bytearray(4),
+            "slots": Slots(), "array": np.zeros(4, dtype=np.float32), "modules": [nn.BatchNorm1d(4)],
+            "bytes": bytearray(4),
         }.get(how)  # fmt: skip
 
     def forward(self, inputs):

@@ -37,21 +37,21 @@ its statistics with .eval().
                 )
             if layer.sparse and layer.weight.requires_grad:
                 raise ValueError(f"{layer_is} with sparse gradients, but noise is dense: set sparse=False.")
-    for name, parameter in model.named_parameters():
-        if getattr(parameter, "_post_accumulate_grad_hooks", None):
-            raise ValueError(
-                f"model has a hook after the gradient of {name!r} is accumulated, which would see gradients before "
-                "they are clipped: remove it."
-            )
     _refuse_devices(model)
 
 
 def refuse_mixing(model: nn.Module) -> None:
-    """Refuse batch normalisation that uses statistics of a batch. Its mode may change between steps.
+    """Refuse batch normalisation that uses statistics of a batch, and hooks of parameters. Both may come between steps.
 
     Args:
         model: The model.
     """
+    for name, parameter in model.named_parameters():
+        if getattr(parameter, "_post_accumulate_grad_hooks", None) or getattr(parameter, "_backward_hooks", None):
+            raise ValueError(
+                f"model has a hook on the gradient of {name!r}, which would see gradients before they are clipped: "
+                "remove it."
+            )
     for name, layer in model.named_modules():
         if isinstance(layer, _BATCH_NORMS) and (layer.training or layer.running_mean is None):
             raise ValueError(

@@ -184,15 +184,19 @@ class SeededItems(Dataset[Any]):
     Args:
         dataset: The dataset. It must have `__getitem__` by index.
         seeds: The seeds of the examples.
+        collate: Function that makes a batch of one of each item, in a list of one, with the generators of that item.
+            None leaves the items as they are.
     """
 
-    def __init__(self, dataset: Dataset[Any], seeds: ExampleSeeds) -> None:
+    def __init__(
+        self, dataset: Dataset[Any], seeds: ExampleSeeds, collate: Callable[[list[Any]], Any] | None = None
+    ) -> None:
         if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
             raise ValueError(f"dataset is a {type(dataset).__name__}, but it must have __getitem__ by index.")
-        self._dataset, self._seeds = dataset, seeds
+        self._dataset, self._seeds, self._collate = dataset, seeds, collate
 
-    def __getitems__(self, batch: tuple[int, list[int]]) -> tuple[bytes, list[Any]]:
-        """Return (seed of the batch, items).
+    def __getitems__(self, batch: tuple[int, list[int]]) -> list[Any]:
+        """Return the items of a batch.
 
         Args:
             batch: (step, indices).
@@ -202,32 +206,9 @@ class SeededItems(Dataset[Any]):
         with torch_kept(), numpy_and_python_kept():
             for index in indices:
                 _seed_all(self._seeds.of(step, index))
-                items.append(self._dataset[index])
-        return self._seeds.of_batch(step), items
-
-
-class SeededCollate:
-    """A collate function that allows empty batches. The generators are seeded for the step.
-
-    Args:
-        collate: Function that makes one batch of a list of items.
-    """
-
-    def __init__(self, collate: Callable[[list[Any]], Any]) -> None:
-        self._collate = collate
-
-    def __call__(self, batch: tuple[bytes, list[Any]]) -> Any:
-        """Return the collated items of a batch; (None, None) for an empty one.
-
-        Args:
-            batch: (seed of the batch, items).
-        """
-        seed, items = batch
-        if not items:
-            return None, None
-        with torch_kept(), numpy_and_python_kept():
-            _seed_all(seed)
-            return self._collate(items)
+                item = self._dataset[index]
+                items.append(item if self._collate is None else self._collate([item]))
+        return items
 
 
 def _seed_all(seed: bytes) -> None:

@@ -212,7 +212,7 @@ def _top(module: str | None) -> str:
 def _origin(module: str | None) -> Literal["own", "library", "passed over"]:
     """Return whose module it is: the user's, an installed package, or one whose objects are not looked into."""
     top = _top(module)
-    if top in sys.stdlib_module_names or top in ("torch", "numpy", "minsep"):
+    if top in sys.stdlib_module_names or top in ("torch", "numpy", "minsep") or top.startswith("_cython"):
         return "passed over"
     place = getattr(sys.modules.get(top), "__file__", None) or ""
     paths = sysconfig.get_paths()
