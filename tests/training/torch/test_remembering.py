@@ -1,5 +1,8 @@
 """A model or a loss that remembers what it saw is refused, wherever Python lets us see its memory."""
 
+import itertools
+import os
+import threading
 from collections import deque
 from functools import partial
 from types import SimpleNamespace
@@ -173,7 +176,7 @@ class Remembering(nn.Module):
         self.held = {
             "queue": deque([torch.zeros(4)], maxlen=1), "object": SimpleNamespace(mean=torch.zeros(4)),
             "slots": Slots(), "array": np.zeros(4, dtype=np.float32), "modules": [nn.BatchNorm1d(4)],
-            "bytes": bytearray(4),
+            "bytes": bytearray(4), "keys": {0.0: None},
         }.get(how)  # fmt: skip
 
     def forward(self, inputs):
@@ -187,6 +190,8 @@ class Remembering(nn.Module):
                 self.held += seen.numpy()
             case "modules":
                 self.held[0].running_mean += seen
+            case "keys":
+                self.held[float(seen[0])] = self.held.pop(next(iter(self.held)))
             case "bytes":
                 self.held[0] = int(abs(seen[0])) + 1
             case "global":
@@ -194,7 +199,7 @@ class Remembering(nn.Module):
         return self.linear(inputs)
 
 
-@pytest.mark.parametrize("how", ["queue", "object", "slots", "array", "modules", "bytes", "global"])
+@pytest.mark.parametrize("how", ["queue", "object", "slots", "array", "modules", "bytes", "keys", "global"])
 def test_a_model_that_remembers_outside_of_its_layers_is_refused(how):
     SEEN.clear()
     with pytest.raises(ValueError, match="model has .* in its forward pass"):
@@ -247,4 +252,91 @@ def test_losses_that_remember_nothing_are_accepted():
 def test_what_is_reached_twice_belongs_to_the_first():
     model = nn.Linear(4, 3)
     held = held_by(model=model, loss=lambda outputs, targets: model.bias.sum())
-    assert {owner.root for owner in held} == {"model"}
+    tensors = {owner.root for owner, values in held.items() for value in values if isinstance(value, torch.Tensor)}
+    assert tensors == {"model"}
+
+
+def hidden(how):
+    """A function whose memory Python does not show: it returns a factor that grows with every call."""
+    local, table, calls = threading.local(), dict.fromkeys(range(1000), 1.0), itertools.count(1)
+    local.calls = 0.0
+
+    def factor():
+        match how:
+            case "an iterator":
+                return next(calls)
+            case "a variable of a thread":
+                local.calls += 1
+                return local.calls
+            case "a large table":
+                table[999] += 1.0
+                return table[999]
+            case "the environment":
+                os.environ["MINSEP_TEST"] = str(int(os.environ.get("MINSEP_TEST", "0")) + 1)
+                return int(os.environ["MINSEP_TEST"])
+
+    return factor
+
+
+@pytest.mark.parametrize("how", ["an iterator", "a variable of a thread", "a large table", "the environment"])
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_memory_that_cannot_be_seen_changes_a_gradient_that_is_computed_again(how, one_by_one, monkeypatch):
+    monkeypatch.setenv("MINSEP_TEST", "0")
+    factor = hidden(how)
+
+    def loss(outputs, targets):
+        assert not one_by_one or float(outputs.sum()) < torch.inf
+        return factor() * cross_entropy(outputs, targets)
+
+    with pytest.raises(ValueError, match="loss remembers what it saw|which sets 'table'"):
+        take_a_step(training_of(nn.Linear(4, 3), loss))
+
+
+def test_a_custom_function_that_mixes_a_micro_batch_is_refused():
+    class Centred(torch.autograd.Function):
+        @staticmethod
+        def forward(outputs):
+            return outputs.clone()
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient
+
+        @staticmethod
+        def vmap(info, dimensions, outputs):
+            return outputs - outputs.mean(dimensions[0], keepdim=True), dimensions[0]
+
+    with pytest.raises(ValueError, match="The gradient of an example changes by .* when it is computed again"):
+        take_a_step(
+            training_of(nn.Linear(4, 3), lambda outputs, targets: cross_entropy(Centred.apply(outputs), targets))
+        )
+
+
+def test_what_a_model_swaps_in_its_forward_pass_is_seen():
+    class Swapping(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.last = nn.Linear(4, 3), nn.Identity()
+
+        def forward(self, inputs):
+            outputs = self.last(self.linear(inputs))
+            if float(outputs.sum()) < torch.inf:
+                self.last = nn.Tanh()
+            return outputs
+
+    functions = {"last": torch.tanh}
+
+    def loss(outputs, targets):
+        outputs = functions["last"](outputs)
+        if float(outputs.sum()) < torch.inf:
+            functions["last"] = torch.sigmoid
+        return cross_entropy(outputs, targets)
+
+    with pytest.raises(ValueError, match="the layer 'last', a Tanh"):
+        take_a_step(training_of(Swapping(), cross_entropy))
+    with pytest.raises(ValueError, match="which sets 'functions'"):
+        take_a_step(training_of(nn.Linear(4, 3), loss))

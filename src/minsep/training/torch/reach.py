@@ -11,7 +11,7 @@ import sysconfig
 from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache, partial
-from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -33,27 +33,48 @@ class Owner(NamedTuple):
 
 GENERATORS = np.random.Generator, np.random.RandomState, random.Random, torch.Generator
 _ARRAYS = Tensor, np.ndarray, *GENERATORS
+# Draws from these are refused by their names (`refusing_shared_draws`).
+_SHARED_GENERATORS = [getattr(draw, "__self__", None) for draw in (np.random.standard_normal, random.random)]
 _PLAIN = int, float, complex, str, bytes, bytearray
+_NAMED = FunctionType, BuiltinFunctionType, type, nn.Module
+_CONTAINERS = dict, list, tuple, set, frozenset, deque
 _PLAIN_TYPES = {*_PLAIN, bool, type(None)}
-_ATTRIBUTES_OF_TORCH = {*vars(nn.Module()), "_flat_weights"}  # parameters, buffers, submodules, hooks
+_ATTRIBUTES_OF_TORCH = {*vars(nn.Module()), "_flat_weights"} - {"training"}  # parameters, buffers, submodules, hooks
 _HOOKS = {name for name in vars(nn.Module()) if name.endswith("hooks")}
 _HOOKS_OF_ALL_MODULES = [name for name in vars(nn.modules.module) if name.startswith("_global_") and "hooks" in name]
 _MOST_ELEMENTS, _MOST_OBJECTS, _MOST_LIBRARY_OBJECTS = 256, 20_000, 3
 
 
+class Same:
+    """Stands for an object of which only the identity counts.
+
+    Args:
+        value: The object.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self._value is other._value
+
+    def __hash__(self) -> int:
+        return id(self._value)
+
+
 def held_by(**roots: Any) -> dict[Owner, list[Any]]:
-    """Return the values that can be reached: tensors, arrays, generators, numbers and text, by who holds them.
+    """Return the values that can be reached, by who holds them: tensors, arrays, generators, numbers, text, and `Same`.
 
     Args:
         roots: The model, the loss or other objects, by their names. What two of them reach belongs to the first.
 
     >>> seen = [1.0]
-    >>> list(held_by(loss=lambda outputs: outputs + seen[0]).items())
-    [(Owner(root='loss', holder="the function '<lambda>'", name='seen'), [1, (1.0,)])]
+    >>> [(owner.root, values) for owner, values in held_by(loss=seen).items()]
+    [('loss', [1, (1.0,)])]
     """
     reach = _Reach()
     for root, value in roots.items():
-        reach.visit(value, Owner(root, "itself", "itself"))
+        reach.visit(value, Owner(root, f"a {type(value).__name__}", "a value that it holds"))
     for name in _HOOKS_OF_ALL_MODULES:
         reach.visit_hooks(getattr(nn.modules.module, name), Owner("torch", "hooks of all modules", name))
     return reach.held
@@ -74,17 +95,23 @@ class _Reach:
             owner: Who holds it.
             libraries: How many objects of installed packages hold it. If any do, numbers and text do not count.
         """
+        if any(value is generator for generator in _SHARED_GENERATORS):
+            return
         if isinstance(value, (*_ARRAYS, *_PLAIN)):
             if isinstance(value, _ARRAYS) or not libraries:
                 self.held.setdefault(owner, []).append(value)
             if isinstance(value, Tensor) and value.is_leaf and value.grad is not None:
                 self.held[owner].append(value.grad)  # nobody clips it
             return
+        if not libraries and (isinstance(value, _NAMED) or _origin(type(value).__module__) != "passed over"):
+            # A function that is made anew by the same code is the same.
+            same = Same(value.__code__ if isinstance(value, FunctionType) else value)
+            self.held.setdefault(owner, []).append(same)
         if value is None or id(value) in self._seen or len(self._seen) > _MOST_OBJECTS:
             return
         self._seen[id(value)] = value
         match value:
-            case dict() | list() | tuple() | set() | frozenset() | deque():
+            case _ if isinstance(value, _CONTAINERS):
                 self._visit_container(value, owner, libraries)
             case nn.Module():
                 for name, layer in value.named_modules():
@@ -108,6 +135,8 @@ class _Reach:
                 self._visit_object(value, owner, libraries)
 
     def _visit_container(self, value: Any, owner: Owner, libraries: int) -> None:
+        if isinstance(value, dict) and set(map(type, value)) <= _PLAIN_TYPES and not libraries:
+            self.held.setdefault(owner, []).append(tuple(value))
         elements = list(value.values()) if isinstance(value, dict) else list(value)
         if not libraries:
             self.held.setdefault(owner, []).append(len(elements))
@@ -119,6 +148,7 @@ class _Reach:
 
     def _visit_layer(self, layer: nn.Module, owner: Owner) -> None:
         self._seen[id(layer)] = layer
+        self.held[owner.named("its place")] = [Same(layer)]
         for name, value in (*vars(layer).items(), *layer._parameters.items(), *layer._buffers.items()):
             if name not in _ATTRIBUTES_OF_TORCH:
                 self.visit(value, Owner(owner.root, owner.holder, name))
@@ -212,7 +242,7 @@ def _top(module: str | None) -> str:
 def _origin(module: str | None) -> Literal["own", "library", "passed over"]:
     """Return whose module it is: the user's, an installed package, or one whose objects are not looked into."""
     top = _top(module)
-    if top in sys.stdlib_module_names or top in ("torch", "numpy", "minsep") or top.startswith("_cython"):
+    if top in sys.stdlib_module_names or top in ("torch", "numpy", "minsep"):
         return "passed over"
     place = getattr(sys.modules.get(top), "__file__", None) or ""
     paths = sysconfig.get_paths()

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from minsep.training.torch.digests import digests
-from minsep.training.torch.reach import Owner, held_by
+from minsep.training.torch.reach import Owner, Same, held_by
 
 # Of larger tensors outside of modules, such as a whole dataset, only writes that torch counts are seen.
 _MOST_ENTRIES = 1 << 22
@@ -36,6 +36,28 @@ def refusing_memory(**roots: Any) -> Iterator[None]:
     _refuse_changes(roots, before, None)
 
 
+def refuse_other_norms(before: Tensor, again: Tensor, clip_norm: float, model: nn.Module) -> None:
+    """Refuse a model whose gradient of an example is another when it is computed again: it remembers, wherever that is.
+
+    Args:
+        before: Norms of the gradient of an example, each over some parameters.
+        again: The norms when the gradient was computed again, after those of other examples.
+        clip_norm: What the norms are clipped to. Below it, differences count relative to it.
+        model: The model, whose precision decides which differences are rounding.
+    """
+    device = before.device.type
+    dtypes = {value.dtype for value in model.parameters() if value.dtype.is_floating_point}
+    dtypes |= {torch.get_autocast_dtype(device)} if torch.is_autocast_enabled(device) else set()
+    rounding = max(torch.finfo(dtype).eps for dtype in dtypes) ** 0.5
+    differences = (before - again).abs() / torch.maximum(before, again).clamp(min=clip_norm)
+    if float(differences.max()) > rounding:  # false for NaN, which is refused elsewhere
+        raise ModelChangedError(
+            f"The gradient of an example changes by {float(differences.max()):.2g} times its norm when it is computed "
+            "again after others: the model or its loss remembers what it saw, or draws random numbers outside of "
+            "torch. Start again with a model that does not."
+        )
+
+
 def _refuse_changes(roots: dict[str, Any], before: dict[Owner, Any], cause: Exception | None) -> None:
     after = _held(roots)
     for owner in (*after, *(gone for gone in before if gone not in after)):
@@ -58,22 +80,9 @@ def _held(roots: dict[str, Any]) -> dict[Owner, list[Any]]:
         if not isinstance(part, Tensor):
             return part
         content = next(contents)
-        return tuple(part.shape), _Itself(part) if content is None else content
+        return tuple(part.shape), Same(part) if content is None else content
 
     return {owner: [compared(part) for part in parts] for owner, parts in held.items()}
-
-
-class _Itself:
-    """Stands for a value without a content, and is equal to what stands for the same object."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Itself) and self._value is other._value
-
-    def __hash__(self) -> int:
-        return id(self._value)
 
 
 def _summary(value: Any, whole: bool) -> Any:
