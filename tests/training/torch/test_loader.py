@@ -123,3 +123,44 @@ def test_a_collate_function_cannot_mix_examples():
 def test_what_a_collate_function_cannot_return_for_one_example(collate, words):
     with pytest.raises(ValueError, match=f"The collator returns {words}"):
         batch_of(collate, [3, 9])
+
+
+class Drawing(_Counting):
+    """Examples with noise from one of several generators, or with what was seen before."""
+
+    def __init__(self, source):
+        self.source, self.generator, self.last = source, torch.Generator(), torch.zeros(1)
+
+    def __getitem__(self, index):
+        inputs, targets = super().__getitem__(index)
+        match self.source:
+            case "own":
+                inputs = inputs + torch.randn(1, generator=self.generator)
+            case "memory":
+                inputs, self.last = inputs + self.last, inputs
+            case "seeded":
+                inputs = inputs + torch.randn(1)
+        return {"x": inputs, "name": str(index)}, targets
+
+
+@pytest.mark.parametrize("source", ["own", "memory", "seeded"])
+def test_items_that_depend_on_others_are_refused(source):
+    items = unamplified_training().loader(Drawing(source)).dataset
+    if source == "seeded":
+        assert len(items.__getitems__((0, [3, 9]))) == 2
+    else:
+        with pytest.raises(ValueError, match="returns another item 3 when asked again: it draws from a generator of"):
+            items.__getitems__((0, [3, 9]))
+
+
+def test_a_collate_function_that_remembers_is_refused():
+    class Remembering:
+        mean = 0.0
+
+        def __call__(self, items):
+            inputs, targets = torch.utils.data.default_collate(items)
+            self.mean = 0.9 * self.mean + inputs
+            return inputs - self.mean, targets
+
+    with pytest.raises(ValueError, match="dataset or its collate_fn returns another item 3 when asked again"):
+        batch_of(Remembering(), [3, 9])

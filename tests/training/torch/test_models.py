@@ -492,3 +492,17 @@ def test_wrappers_that_add_up_gradients_are_refused_wherever_they_are(kind, insi
     wrapper = type(kind, (nn.Linear,), {})(4, CLASSES)  # as they need devices and processes, others of their name
     with pytest.raises(ValueError, match=f"a {kind}, which adds up the gradients of several processes or devices"):
         trainer_of(nn.Sequential(nn.Linear(4, 4), wrapper) if inside else wrapper)
+
+
+def test_a_loss_with_parameters_of_its_own_is_refused():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(1))
+
+        def forward(self, outputs, targets):
+            return cross_entropy(self.scale * outputs, targets)
+
+    with pytest.raises(ValueError, match="loss has the trainable parameter 'scale', which is not one of the model"):
+        trainer_of(nn.Linear(4, CLASSES), loss=Scaled())
+    trainer_of(nn.Linear(4, CLASSES), loss=Scaled().requires_grad_(False))

@@ -60,6 +60,22 @@ def refuse_mixing(model: nn.Module) -> None:
             )
 
 
+def refuse_loss(loss: Any, model: nn.Module) -> None:
+    """Refuse a loss with trainable parameters that the model does not have: nobody clips their gradients.
+
+    Args:
+        loss: The loss.
+        model: The model.
+    """
+    own = {id(parameter) for parameter in model.parameters()}
+    for name, parameter in loss.named_parameters() if isinstance(loss, nn.Module) else ():
+        if parameter.requires_grad and id(parameter) not in own:
+            raise ValueError(
+                f"loss has the trainable parameter {name!r}, which is not one of the model, so its gradient would have "
+                "no noise: make the loss a part of the model, or freeze the parameter."
+            )
+
+
 def _refuse_devices(model: nn.Module) -> None:
     first: tuple[str, Tensor] | None = None
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):

@@ -1,16 +1,18 @@
 """Random numbers of examples in PyTorch: in the forward pass of a micro-batch, and in a loader."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import Dataset, IterableDataset
 
 from minsep.training.randomness import ExampleSeeds, numpy_and_python_kept, seed_numpy_and_python
+from minsep.training.torch.digests import digests
 from minsep.training.torch.processes import refuse_exchange
 
 # Random operations that vmap turns into one whose first dimension is the examples of a micro-batch.
@@ -205,10 +207,34 @@ class SeededItems(Dataset[Any]):
         items = []
         with torch_kept(), numpy_and_python_kept():
             for index in indices:
-                _seed_all(self._seeds.of(step, index))
-                item = self._dataset[index]
-                items.append(item if self._collate is None else self._collate([item]))
+                items.append(self._item(step, index))
+            if items and not _same(items[0], self._item(step, indices[0])):
+                raise ValueError(
+                    f"dataset or its collate_fn returns another item {indices[0]} when asked again: it draws from a "
+                    "generator of its own, or remembers other items, which would reveal each other. Draw from torch, "
+                    "np.random or random in __getitem__, which are seeded for each item."
+                )
         return items
+
+    def _item(self, step: int, index: int) -> Any:
+        _seed_all(self._seeds.of(step, index))
+        item = self._dataset[index]
+        return item if self._collate is None else self._collate([item])
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two items have the same tensors, arrays, numbers and text. Other objects are not compared."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, Tensor):
+        return one.shape == other.shape and digests([one])[0] == digests([other])[0]
+    if isinstance(one, Mapping):
+        return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, np.ndarray | np.generic) and not one.dtype.hasobject:
+        return bool(one.shape == other.shape and one.tobytes() == other.tobytes())
+    return not isinstance(one, int | float | complex | str | bytes) or repr(one) == repr(other)
 
 
 def _seed_all(seed: bytes) -> None:

@@ -157,14 +157,15 @@ class _Reach:
         self._visit_class(type(layer), owner)
 
     def visit_hooks(self, hooks: Any, owner: Owner) -> None:
-        """Add what hooks reach. How many there are does not count, because torch adds its own.
+        """Add what hooks reach. Neither their number nor those of torch count, because it adds some when a model runs.
 
         Args:
             hooks: The hooks by their numbers, if there are any.
             owner: Who holds them.
         """
         for hook in list((hooks or {}).values()):
-            self.visit(hook, owner)
+            if not isinstance(hook, FunctionType | MethodType) or _origin(hook.__module__) != "passed over":
+                self.visit(hook, owner)
 
     def _visit_function(self, function: FunctionType, owner: Owner) -> None:
         if _origin(function.__module__) != "own":

@@ -62,9 +62,10 @@ def _refuse_changes(roots: dict[str, Any], before: dict[Owner, Any], cause: Exce
     after = _held(roots)
     for owner in (*after, *(gone for gone in before if gone not in after)):
         if before.get(owner) != after.get(owner):
+            reason = "" if cause is None else f" This may come from an error before: {cause}"
             raise ModelChangedError(
                 f"{owner.root} has {owner.holder}, which sets {owner.name!r} in its forward pass: what it stores of "
-                "one example could affect others. Start again with a model that does not."
+                f"one example could affect others. Start again with a model that does not.{reason}"
             ) from cause
 
 

@@ -168,8 +168,9 @@ class PrivateTraining(Training):
 
         A loop that was left may be entered again: it continues after the last step. The generators of torch, NumPy and
         `random` are seeded from (secret key, step, index) before an item is made and collated, for any number of
-        workers. They are restored afterwards. The dataset's own generators are not covered: seed them in
-        `__getitem__`, for example with `np.random.default_rng(np.random.randint(2**32, size=4))`.
+        workers. They are restored afterwards. The first item of each batch is made again at the end. If it differs, as
+        from a dataset with a generator of its own, it is refused: seed that generator in `__getitem__`, for example
+        with `np.random.default_rng(np.random.randint(2**32, size=4))`.
 
         Args:
             dataset: A dataset that returns pairs of inputs and targets, by index, and has `num_examples` of them. An
