@@ -43,14 +43,6 @@ class ExampleSeeds:
         """
         return self._hash(b"example %d %d" % (step, index))
 
-    def of_batch(self, step: int) -> bytes:
-        """Return the seed of a whole batch: 32 bytes.
-
-        Args:
-            step: Number of the step, from 0.
-        """
-        return self._hash(b"batch %d" % step)
-
     def words(self, step: int, indices: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint32]:
         """Return short seeds of several examples: two words for each, in rows.
 

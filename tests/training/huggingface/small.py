@@ -42,9 +42,9 @@ def language_model(dropout=0.0, attention="eager"):
     )  # fmt: skip
 
 
-def sentences(examples=EXAMPLES, labels="class", padded=False):
+def sentences(examples=EXAMPLES, labels="class", padded=False, seed=1):
     """Random words as lists, with a class of each or the words themselves as labels."""
-    words = torch.randint(3, WORDS, (examples, LENGTH), generator=torch.Generator().manual_seed(1))
+    words = torch.randint(3, WORDS, (examples, LENGTH), generator=torch.Generator().manual_seed(seed))
     data = [{"input_ids": row.tolist(), "labels": int(row[0]) % 3} for row in words]
     for place, item in enumerate(data):
         if labels == "words":

@@ -10,7 +10,15 @@ from transformers import DataCollatorWithFlattening
 
 from minsep.core.install import install_command
 from minsep.training.huggingface import PrivateTrainer
-from tests.training.huggingface.small import ITERATIONS, arguments, classifier, sentences, trainer_of
+from tests.training.huggingface.small import (
+    EXAMPLES,
+    ITERATIONS,
+    arguments,
+    classifier,
+    sentences,
+    trainer_of,
+    weights_of,
+)
 
 ARGUMENTS = {
     "max_steps": (7, f"max_steps is 7, but the mechanism has {ITERATIONS} iterations"),
@@ -79,7 +87,7 @@ def test_collators(tmp_path):
     uneven = [item | {"input_ids": item["input_ids"][: 3 + place % 2]} for place, item in enumerate(sentences())]
     with pytest.raises(ValueError, match=r"'input_ids' of shapes \[\(3,\), \(4,\)\] .* padding='max_length'"):
         trainer_of(tmp_path, data=uneven).train()
-    with pytest.raises(ValueError, match="'input_ids' as a list, but it must return tensors"):
+    with pytest.raises(ValueError, match="'input_ids' of type int, but it must return tensors"):
         trainer_of(tmp_path, private={"data_collator": lambda items: items[0]}).train()
 
     def twice(items):
@@ -140,10 +148,10 @@ def test_masks_of_an_example_depend_on_nothing_else(tmp_path):
     trainer.create_optimizer()
     training = trainer._private_training(None)
     items = trainer._private_loader(training).dataset
-    _, alone = items.__getitems__((3, [7]))
-    _, together = items.__getitems__((3, [2, 7, 9]))
-    _, later = items.__getitems__((4, [7]))
-    assert torch.equal(alone[0]["input_ids"], together[1]["input_ids"])
+    (alone,) = items.__getitems__((3, [7]))
+    _, together, _ = items.__getitems__((3, [2, 7, 9]))
+    (later,) = items.__getitems__((4, [7]))
+    assert torch.equal(alone[0]["input_ids"], together[0]["input_ids"])
     assert not torch.equal(alone[0]["input_ids"], later[0]["input_ids"])
 
 
@@ -170,5 +178,102 @@ def test_a_collator_with_a_generator_of_its_own(tmp_path):
 def test_training_examples_are_not_evaluated(tmp_path):
     trainer = trainer_of(tmp_path)
     for look in (trainer.evaluate, trainer.predict):
-        with pytest.raises(ValueError, match="The dataset is train_dataset, but metrics of training examples"):
+        with pytest.raises(ValueError, match="_dataset is train_dataset, but metrics of training examples"):
             look(trainer.train_dataset)
+        with pytest.raises(ValueError, match="_dataset has a row that is also in train_dataset, such as row 2"):
+            look(sentences(4, seed=2)[:2] + sentences()[7:9])
+    trainer.eval_dataset = sentences()[:3]  # after the constructor
+    with pytest.raises(ValueError, match="eval_dataset has a row that is also in train_dataset"):
+        trainer.evaluate()
+
+
+class Columns(torch.utils.data.Dataset):
+    """Examples that are made when they are asked for."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, place):
+        return dict(self.rows[place])
+
+
+def as_tensors(rows):
+    return [{name: torch.tensor(value) for name, value in row.items()} for row in rows]
+
+
+def parts_of_columns(*places):
+    dataset = Columns(sentences())
+    return [torch.utils.data.Subset(dataset, part) for part in places]
+
+
+SLICES = {
+    "a slice": lambda: (sentences(), sentences()[20:30]),
+    "one row among others": lambda: (sentences(), [*sentences(5, seed=2), sentences()[39]]),
+    "rows in another order": lambda: (sentences(), [dict(reversed(row.items())) for row in sentences()[:3]]),
+    "rows as tensors": lambda: (sentences(), as_tensors(sentences()[:3])),
+    "parts that overlap": lambda: parts_of_columns(range(30), range(29, 40)),
+    "a part of a part": lambda: (
+        torch.utils.data.Subset(sentences(), range(30)),
+        torch.utils.data.ConcatDataset([sentences(5, seed=2), sentences()[:2]]),
+    ),
+}
+
+
+@pytest.mark.parametrize("how", SLICES)
+def test_a_part_of_the_training_data_is_not_evaluated(how, tmp_path):
+    data, evaluated = SLICES[how]()
+    for given in (evaluated, {"test": sentences(3, seed=3), "train": evaluated}):
+        with pytest.raises(ValueError, match="eval_dataset has a row that is also in train_dataset"):
+            trainer_of(tmp_path, data=data, private={"eval_dataset": given})
+
+
+def test_parts_that_share_no_row_are_evaluated(tmp_path):
+    data, evaluated = parts_of_columns(range(30), range(30, 40))
+    trainer_of(tmp_path, data=data, private={"eval_dataset": evaluated}).evaluate()
+    trainer_of(tmp_path, private={"eval_dataset": {"test": sentences(4, seed=2)}}).evaluate()
+
+
+def test_inputs_are_prepared_one_example_at_a_time(tmp_path):
+    class Mixing(PrivateTrainer):
+        def _prepare_inputs(self, inputs):
+            inputs = super()._prepare_inputs(inputs)
+            return {**inputs, "labels": inputs["labels"].flip(0)}
+
+    found = []
+    for kind in (PrivateTrainer, Mixing):
+        trainer = trainer_of(tmp_path, kind=kind)
+        trainer.train()
+        found.append(weights_of(trainer.model))
+    assert torch.equal(*found)
+
+
+def test_a_loss_that_remembers_is_refused(tmp_path):
+    class Remembering(PrivateTrainer):
+        mean = 0.0
+
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            loss = super().compute_loss(model, inputs)
+            self.mean = self.mean + loss.detach()
+            return loss - self.mean * loss
+
+    with pytest.raises(ValueError, match="an object of the class 'Remembering', which sets 'mean'"):
+        trainer_of(tmp_path, kind=Remembering).train()
+
+    seen = []
+
+    def loss(outputs, labels, num_items_in_batch=None):
+        seen.append(labels)
+        return torch.nn.functional.cross_entropy(outputs["logits"], labels)
+
+    with pytest.raises(ValueError, match="which sets 'seen'"):
+        trainer_of(tmp_path, private={"compute_loss_func": loss}).train()
+
+
+def test_other_training_data_after_the_constructor(tmp_path):
+    trainer = trainer_of(tmp_path)
+    trainer.train_dataset = sentences(EXAMPLES + 1)
+    with pytest.raises(ValueError, match=f"dataset has {EXAMPLES + 1} examples, but num_examples is {EXAMPLES}"):
+        trainer.train()

@@ -75,7 +75,7 @@ def test_a_resumed_run_is_bit_identical(tmp_path):
 
     def trainer(folder):
         return trainer_of(
-            folder, classifier(dropout=0.3), private={"clip_norm": CLIP, "eval_dataset": sentences(10)},
+            folder, classifier(dropout=0.3), private={"clip_norm": CLIP, "eval_dataset": sentences(10, seed=2)},
             save_strategy="steps", save_steps=2, eval_strategy="steps", eval_steps=3, warmup_steps=3,
         )  # fmt: skip
 
@@ -177,7 +177,7 @@ def test_callbacks_and_evaluation(tmp_path):
         return {"accuracy": float((np.argmax(prediction.predictions, -1) == prediction.label_ids).mean())}
 
     trainer = trainer_of(
-        tmp_path, private={"callbacks": [events], "eval_dataset": sentences(12), "compute_metrics": accuracy},
+        tmp_path, private={"callbacks": [events], "eval_dataset": sentences(12, seed=2), "compute_metrics": accuracy},
         eval_strategy="epoch", save_strategy="epoch", load_best_model_at_end=True, metric_for_best_model="accuracy",
     )  # fmt: skip
     trainer.train()
@@ -190,7 +190,7 @@ def test_callbacks_and_evaluation(tmp_path):
 @pytest.mark.parametrize("schedule", ["reduce_lr_on_plateau", "cosine", "constant_with_warmup"])
 def test_schedules_of_the_learning_rate(tmp_path, schedule):
     trainer = trainer_of(
-        tmp_path, private={"eval_dataset": sentences(12)}, lr_scheduler_type=schedule, warmup_steps=3,
+        tmp_path, private={"eval_dataset": sentences(12, seed=2)}, lr_scheduler_type=schedule, warmup_steps=3,
         eval_strategy="steps", eval_steps=3, metric_for_best_model="loss", logging_strategy="steps", logging_steps=1,
     )  # fmt: skip
     trainer.train()
@@ -201,7 +201,7 @@ def test_schedules_of_the_learning_rate(tmp_path, schedule):
 
 def test_a_callback_may_stop_the_run(tmp_path):
     trainer = trainer_of(
-        tmp_path, private={"callbacks": [EarlyStoppingCallback(1)], "eval_dataset": sentences(12)},
+        tmp_path, private={"callbacks": [EarlyStoppingCallback(1)], "eval_dataset": sentences(12, seed=2)},
         eval_strategy="steps", eval_steps=1, save_strategy="steps", save_steps=1, load_best_model_at_end=True,
         metric_for_best_model="loss", greater_is_better=True, learning_rate=0.0,
     )  # fmt: skip

@@ -83,7 +83,84 @@ def test_a_loader_out_of_order_is_refused():
         unamplified_training().loader(_Counting(), num_workers=2, in_order=False)
 
 
-def test_a_dataset_with_fewer_rows_is_refused_before_the_first_step():
-    rows = torch.utils.data.TensorDataset(torch.ones(EXAMPLES - 1, 1), torch.ones(EXAMPLES - 1, 1))
-    with pytest.raises(ValueError, match=f"dataset has {EXAMPLES - 1} examples, but num_examples is {EXAMPLES}"):
-        unamplified_training().loader(rows)
+@pytest.mark.parametrize("rows", [EXAMPLES - 1, EXAMPLES + 1])
+def test_a_dataset_with_another_number_of_rows_is_refused_before_the_first_step(rows):
+    dataset = torch.utils.data.TensorDataset(torch.ones(rows, 1), torch.ones(rows, 1))
+    with pytest.raises(ValueError, match=f"dataset has {rows} examples, but num_examples is {EXAMPLES}"):
+        unamplified_training().loader(dataset)
+
+
+class Standardised:
+    """A collate function that subtracts the mean of the batch."""
+
+    def __call__(self, items):
+        inputs, targets = torch.utils.data.default_collate(items)
+        return inputs - inputs.mean(), {"y": targets}
+
+
+def batch_of(collate, indices):
+    loader = unamplified_training().loader(_Counting(), collate_fn=collate)
+    return loader.collate_fn(loader.dataset.__getitems__((0, indices)))
+
+
+def test_a_collate_function_cannot_mix_examples():
+    inputs, targets = batch_of(Standardised(), [3, 9])
+    assert torch.equal(inputs, torch.zeros(2, 1))  # each is its own mean
+    assert targets["y"].shape == (2, 1)
+    assert torch.equal(batch_of(torch.utils.data.default_collate, [3, 9])[0], torch.tensor([[3.0], [9.0]]))
+    assert batch_of(Standardised(), []) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("collate", "words"),
+    [
+        (lambda items: torch.zeros(1, int(items[0][0])), r"tensors of shapes \[\(3,\), \(9,\)\] .* fixed length"),
+        (lambda items: {"n": len(items)}, "'n' of type int, but it must return tensors"),
+        (lambda items: {"n": torch.tensor(1)}, r"'n' of shape \(\) for one example"),
+        (lambda items: {str(float(items[0][0])): torch.zeros(1)}, "different features for examples"),
+    ],
+)
+def test_what_a_collate_function_cannot_return_for_one_example(collate, words):
+    with pytest.raises(ValueError, match=f"The collator returns {words}"):
+        batch_of(collate, [3, 9])
+
+
+class Drawing(_Counting):
+    """Examples with noise from one of several generators, or with what was seen before."""
+
+    def __init__(self, source):
+        self.source, self.generator, self.last = source, torch.Generator(), torch.zeros(1)
+
+    def __getitem__(self, index):
+        inputs, targets = super().__getitem__(index)
+        match self.source:
+            case "own":
+                inputs = inputs + torch.randn(1, generator=self.generator)
+            case "memory":
+                inputs, self.last = inputs + self.last, inputs
+            case "seeded":
+                inputs = inputs + torch.randn(1)
+        return {"x": inputs, "name": str(index)}, targets
+
+
+@pytest.mark.parametrize("source", ["own", "memory", "seeded"])
+def test_items_that_depend_on_others_are_refused(source):
+    items = unamplified_training().loader(Drawing(source)).dataset
+    if source == "seeded":
+        assert len(items.__getitems__((0, [3, 9]))) == 2
+    else:
+        with pytest.raises(ValueError, match="returns another item 3 when asked again: it draws from a generator of"):
+            items.__getitems__((0, [3, 9]))
+
+
+def test_a_collate_function_that_remembers_is_refused():
+    class Remembering:
+        mean = 0.0
+
+        def __call__(self, items):
+            inputs, targets = torch.utils.data.default_collate(items)
+            self.mean = 0.9 * self.mean + inputs
+            return inputs - self.mean, targets
+
+    with pytest.raises(ValueError, match="dataset or its collate_fn returns another item 3 when asked again"):
+        batch_of(Remembering(), [3, 9])

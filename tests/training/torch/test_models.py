@@ -464,10 +464,17 @@ def test_a_loss_that_stores_what_it_saw_is_refused():
 
 
 def test_a_hook_that_would_see_raw_gradients_is_refused():
-    model = nn.Linear(4, 3)
-    model.weight.register_post_accumulate_grad_hook(lambda parameter: None)
-    with pytest.raises(ValueError, match="model has a hook after the gradient of 'weight' is accumulated"):
-        trainer_of(model)
+    for register in (nn.Parameter.register_post_accumulate_grad_hook, nn.Parameter.register_hook):
+        model = nn.Linear(4, 3)
+        trainer = trainer_of(model)
+        batch = next(trainer.batches())
+        handle = register(model.weight, lambda gradient: None)
+        with pytest.raises(ValueError, match="model has a hook on the gradient of 'weight'"):
+            trainer.step(*examples(4, count=len(batch)))
+        with pytest.raises(ValueError, match="model has a hook on the gradient of 'weight'"):
+            trainer_of(model)
+        handle.remove()
+        trainer.step(*examples(4, count=len(batch)))
 
 
 def test_attention_where_everything_is_masked_by_minus_infinity():
@@ -477,3 +484,25 @@ def test_attention_where_everything_is_masked_by_minus_infinity():
     found = plain_attention(query, query, query, mask)
     expected = nn.functional.scaled_dot_product_attention(query, query, query, mask)
     assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["DataParallel", "DistributedDataParallel", "FullyShardedDataParallel"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_wrappers_that_add_up_gradients_are_refused_wherever_they_are(kind, inside):
+    wrapper = type(kind, (nn.Linear,), {})(4, CLASSES)  # as they need devices and processes, others of their name
+    with pytest.raises(ValueError, match=f"a {kind}, which adds up the gradients of several processes or devices"):
+        trainer_of(nn.Sequential(nn.Linear(4, 4), wrapper) if inside else wrapper)
+
+
+def test_a_loss_with_parameters_of_its_own_is_refused():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(1))
+
+        def forward(self, outputs, targets):
+            return cross_entropy(self.scale * outputs, targets)
+
+    with pytest.raises(ValueError, match="loss has the trainable parameter 'scale', which is not one of the model"):
+        trainer_of(nn.Linear(4, CLASSES), loss=Scaled())
+    trainer_of(nn.Linear(4, CLASSES), loss=Scaled().requires_grad_(False))

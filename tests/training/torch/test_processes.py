@@ -14,6 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 import numpy as np, torch
 from torch import distributed
+from torch.distributed import _functional_collectives as functional_collectives
 from minsep.training.torch import PrivateTraining
 from tests.training.small import arguments, mechanism_of, options, train, weights_of
 
@@ -29,6 +30,30 @@ for seed, noise_multiplier in ((7 + rank, 3.0), (7, 3.0 + rank)):
         assert "different arguments" in str(error)
     else:
         raise AssertionError("processes with different arguments were let pass")
+class Gathering(torch.nn.Module):
+    def __init__(self, inner, gather):
+        super().__init__()
+        self.inner, self.gather = inner, gather
+
+    def forward(self, inputs):
+        return self.inner(inputs + self.gather(inputs.detach().mean()))
+
+
+def gathered(mean):
+    parts = [torch.zeros(()), torch.zeros(())]
+    distributed.all_gather(parts, mean)
+    return sum(parts)
+
+
+for gather in (gathered, lambda mean: functional_collectives.all_reduce(mean, "sum", distributed.group.WORLD)):
+    model, *others = arguments(dropout=0.0)
+    trainer = PrivateTraining(Gathering(model, gather), *others, mechanism_of(), seed=7, **options())
+    try:
+        train(trainer, steps=3)
+    except ValueError as error:
+        assert "exchanges tensors with other processes" in str(error), error
+    else:
+        raise AssertionError("a model that mixes the examples of processes was let pass")
 torch.manual_seed(rank)
 model, *others = arguments(dropout=0.5)
 model.register_buffer("features", torch.rand(3) + rank)

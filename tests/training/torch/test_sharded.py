@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose
+from torch import distributed as together
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
@@ -66,6 +67,20 @@ class Twice(nn.Module):
 
     def forward(self, inputs):
         return self.layer(torch.tanh(self.layer(inputs)))
+
+
+class Gathering(nn.Module):
+    """A sharded model that also gathers what all processes compute."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(5, 3)
+
+    def forward(self, inputs):
+        outputs = self.layer(inputs)
+        everyone = outputs.new_empty(2 * len(outputs), 3)
+        together.all_gather_into_tensor(everyone, outputs.detach())
+        return outputs + everyone.sum(0)
 
 
 def model_of(double=False):
@@ -134,6 +149,9 @@ def run_of_one_process(folder, rank):
     fully_shard(partly.first)
     with pytest.raises(ValueError, match="'scale', which is not sharded though others are"):
         training_of(partly)
+    gathering = training_of(fully_shard(Gathering()))
+    with pytest.raises(ValueError, match="c10d.*, which exchanges tensors with other processes"):
+        train(gathering, 3)
     for hidden in (Twice(), fully_shard(nn.Linear(5, 3), mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))):
         trainer = training_of(hidden)
         with pytest.raises(ValueError, match="hides the gradients of single examples"):

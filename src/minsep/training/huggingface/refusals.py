@@ -120,9 +120,6 @@ def check_trainer(trainer: Trainer) -> None:
             f"train_dataset is a {type(dataset).__name__}, but batches need examples by index: it must have "
             "__getitem__ and __len__."
         )
-    evaluated = trainer.eval_dataset.values() if isinstance(trainer.eval_dataset, dict) else [trainer.eval_dataset]
-    if any(each is dataset for each in evaluated):
-        raise ValueError("eval_dataset is train_dataset, but metrics of training examples are not private.")
     if isinstance(trainer.data_collator, DataCollatorWithFlattening):
         raise ValueError(
             "data_collator is a DataCollatorWithFlattening, which packs examples into one sequence: use one that keeps "
@@ -144,17 +141,6 @@ def check_trainer(trainer: Trainer) -> None:
                 f"{type(trainer).__name__} overrides {name}, which private training does not call: override "
                 "compute_loss, or use callbacks."
             )
-
-
-def check_evaluated(trainer: Trainer, dataset: Any) -> None:
-    """Refuse to evaluate on training examples.
-
-    Args:
-        trainer: The trainer.
-        dataset: What to evaluate on.
-    """
-    if dataset is not None and dataset is trainer.train_dataset:
-        raise ValueError("The dataset is train_dataset, but metrics of training examples are not private.")
 
 
 def _attributes(value: Any) -> dict[str, Any]:

@@ -15,8 +15,9 @@ from transformers.trainer_utils import TrainOutput, get_last_checkpoint, speed_m
 
 from minsep.mechanism import Mechanism
 from minsep.training.certified import certified_mechanism
-from minsep.training.huggingface.examples import CollatedItems, Features, LossOfOne, loss_of_output, stacked
-from minsep.training.huggingface.refusals import check_arguments, check_evaluated, check_trainer
+from minsep.training.huggingface.evaluated import TrainingExamples
+from minsep.training.huggingface.examples import Collated, Features, LossOfOne, loss_of_output
+from minsep.training.huggingface.refusals import check_arguments, check_trainer
 from minsep.training.torch import PrivateTraining, ScaleThenPrivatize
 from minsep.training.torch.clipping import Clipping
 from minsep.training.torch.randomness import torch_kept
@@ -124,6 +125,8 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
         super().__init__(model, args, data_collator, train_dataset, eval_dataset, **options)
         check_trainer(self)
         self._num_examples = len(self.train_dataset)
+        self._training_examples = TrainingExamples(self.train_dataset)
+        self._training_examples.refuse_in("eval_dataset", self.eval_dataset)
         accepted = None
         if certificate is not None:
             accepted, mechanism = certified_mechanism(
@@ -177,6 +180,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
                 "train() was called before: a second run on the same data spends the budget again. Create a new "
                 "trainer, or resume from a checkpoint with it."
             )
+        check_trainer(self)  # again, as attributes may have been set
         checkpoint = self._checkpoint_folder(resume_from_checkpoint)
         self._memory_tracker.start()
         self.is_in_train = True
@@ -199,7 +203,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
             arguments: The other positional arguments of `Trainer.evaluate`.
             options: The named arguments of `Trainer.evaluate`.
         """
-        check_evaluated(self, eval_dataset)
+        self._refuse_evaluation("eval_dataset", self.eval_dataset if eval_dataset is None else eval_dataset)
         metrics: dict[str, float] = super().evaluate(eval_dataset, *arguments, **options)
         return metrics
 
@@ -211,7 +215,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
             arguments: The other positional arguments of `Trainer.predict`.
             options: The named arguments of `Trainer.predict`.
         """
-        check_evaluated(self, test_dataset)
+        self._refuse_evaluation("test_dataset", test_dataset)
         return super().predict(test_dataset, *arguments, **options)
 
     def hyperparameter_search(self, *arguments: Any, **options: Any) -> Any:
@@ -224,6 +228,11 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
         raise ValueError(
             "A hyperparameter search trains many times on the same data, and each spends the budget again."
         )
+
+    def _refuse_evaluation(self, name: str, dataset: Any) -> None:
+        if isinstance(dataset, str):  # one of several that were given to the constructor
+            dataset = self.eval_dataset[dataset]
+        self._training_examples.refuse_in(name, dataset)
 
     def _run_steps(self, training: PrivateTraining, ignore_keys: list[str] | None) -> None:
         epoch_length = max(1, round(self._num_examples / self._expected_batch))
@@ -249,7 +258,8 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
 
     def _private_step(self, training: PrivateTraining, inputs: Features | None, targets: Tensor | None) -> None:
         if inputs is not None:
-            inputs = dict(self._prepare_inputs(inputs))
+            inputs = {name: value.to(self.args.device) for name, value in inputs.items()}
+            targets = None if targets is None else targets.to(self.args.device)
         if self._log_loss and inputs is not None:
             self._add_loss(inputs)
         self.model.train()
@@ -296,7 +306,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
         return TrainOutput(self.state.global_step, loss, metrics)
 
     def _private_training(self, checkpoint: str | None) -> PrivateTraining:
-        arguments = (LossOfOne(self.model, self.compute_loss), loss_of_output, self.optimizer, self.mechanism)
+        arguments = (LossOfOne(self.model, self._loss_of_one), loss_of_output, self.optimizer, self.mechanism)
         if checkpoint is None:
             return PrivateTraining(*arguments, **self._private_options)
         path = Path(checkpoint) / CHECKPOINT_NAME
@@ -305,19 +315,24 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
         self._load_rng_state(checkpoint)
         return training
 
+    def _loss_of_one(self, model: nn.Module, inputs: Features) -> Tensor:
+        # Here, where it sees one example only and draws with its seed.
+        loss: Tensor = self.compute_loss(model, self._prepare_inputs(inputs))
+        return loss
+
     def _private_loader(self, training: PrivateTraining) -> Any:
         dataset, collator = self.train_dataset, self.data_collator
         if hasattr(dataset, "remove_columns"):
             dataset = self._remove_unused_columns(dataset, description="Training")
         else:
             collator = self._get_collator_with_removed_columns(collator, description="Training")
-        options: dict[str, Any] = {"num_workers": self.args.dataloader_num_workers, "collate_fn": stacked}
+        options: dict[str, Any] = {"num_workers": self.args.dataloader_num_workers}
         if self.args.dataloader_num_workers > 0:
             options["persistent_workers"] = self.args.dataloader_persistent_workers
             options["prefetch_factor"] = self.args.dataloader_prefetch_factor
             options["multiprocessing_context"] = getattr(self.args, "dataloader_multiprocessing_context", None)
         options["pin_memory"] = self.args.dataloader_pin_memory and self.args.device.type == "cuda"
-        return training.loader(CollatedItems(dataset, collator), **options)
+        return training.loader(dataset, collate_fn=Collated(collator), **options)
 
     def _checkpoint_folder(self, resume_from_checkpoint: str | bool | None) -> str | None:
         if resume_from_checkpoint is None or resume_from_checkpoint is False:
@@ -366,7 +381,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
             for start in range(0, count, size):
                 part = {name: value[start : start + size] for name, value in inputs.items()}
                 examples = len(next(iter(part.values())))
-                self._loss_sums[0] += examples * float(self.compute_loss(self.model, part))
+                self._loss_sums[0] += examples * float(self._loss_of_one(self.model, part))
                 self._loss_sums[1] += examples
 
     def _mean_loss(self) -> float:

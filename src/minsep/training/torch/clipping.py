@@ -16,9 +16,10 @@ from minsep.training.torch.examples import Examples, count_examples, each, refus
 from minsep.training.torch.ghost import Ghost
 from minsep.training.torch.memory import fitting_micro_batch
 from minsep.training.torch.methods import Gradients, Method, OneByOne, Seeds, Vmapped
-from minsep.training.torch.models import LayerAtFault, refuse_mixing, refusing_memory
+from minsep.training.torch.models import LayerAtFault, refuse_mixing
 from minsep.training.torch.objective import Loss, Objective
 from minsep.training.torch.randomness import torch_kept
+from minsep.training.torch.remembering import refuse_other_norms, refusing_memory
 
 SeedsOf = Callable[[slice], Sequence[bytes]]
 """Return the seeds of some examples of a batch, by their places in it."""
@@ -66,6 +67,7 @@ class ClippedSum:
             raise ValueError(f'clipping is {clipping!r}, but it must be "auto", "vmap" or "ghost".')
         large = (self.micro_batch or _USUAL_MICRO_BATCH) * self.size > _MOST_GRADIENT_ENTRIES
         ghost = clipping == "ghost" or (clipping == "auto" and large)
+        self._sums = 0
         self._method: Method = Ghost(self.objective) if ghost else Vmapped(self.objective)
 
     def set_gradients(self, flat: Tensor) -> None:
@@ -94,18 +96,35 @@ class ClippedSum:
         refuse_devices(self.objective.device, inputs=inputs, targets=targets)
         totals = self.parts(flat)
         parts_of_scales = None if scales is None else self.parts(scales)
-        examples, start = count_examples(inputs), 0
+        examples, start, method = count_examples(inputs), 0, self._method
         watched = refusing_memory(model=self.objective.model, loss=self.objective.loss)
+        of_first: list[Tensor] = []
         with torch_kept(), refusing_shared_draws(), watched:
             while start < examples:
                 real, gradients = self._gradients(inputs, targets, start, examples, seeds_of)
+                method = method if start else self._method
                 with self._in_full_precision():
                     for names in self._layers:
                         norms = gradients.norms(names, parts_of_scales)
+                        of_first += [] if start else [norms[0]]
                         factors = (self._layer_norm / norms.clamp(min=self._layer_norm)).to(flat.dtype)
                         factors[real:] = 0.0
                         gradients.add_to(totals, names, factors)
                 start += real
+            if examples and method is self._method and self._is_repeated():
+                _, gradients = self._gradients(inputs, targets, 0, 1, seeds_of)
+                with self._in_full_precision():
+                    again = [gradients.norms(names, parts_of_scales)[0] for names in self._layers]
+                refuse_other_norms(torch.stack(of_first), torch.stack(again), self._layer_norm, self.objective.model)
+
+    def _is_repeated(self) -> bool:
+        """Return whether the gradient of the first example is computed again at the end of this sum.
+
+        Single examples cost little, and a model that runs on single examples can remember most. Whole micro-batches are
+        computed again at the first sum, the second, the fourth, and so on.
+        """
+        self._sums += 1
+        return isinstance(self._method, OneByOne) or self._sums.bit_count() == 1
 
     def _in_full_precision(self) -> torch.autocast:
         """Return a block without the user's autocast, which would round norms and sums."""

@@ -1,19 +1,11 @@
-"""What a model must not do: mix examples, store what it saw of them, or be in several places."""
+"""What a model must not be: one with layers that mix examples, or in several places."""
 
-import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
-from minsep.training.torch.digests import digest
-
-_GENERATOR_TYPES = np.random.Generator, np.random.RandomState, random.Random
-_TYPES_THAT_MAY_CHANGE = Tensor, int, float, str, dict, list, tuple, *_GENERATOR_TYPES
-_ATTRIBUTES_OF_TORCH = {*vars(nn.Module()), "_flat_weights"}  # parameters, buffers, submodules, hooks
+# By name, as some take seconds to import.
+_PARALLEL = {"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel"}
 _BATCH_NORMS = (nn.modules.batchnorm._BatchNorm, nn.SyncBatchNorm)
 
 
@@ -28,11 +20,14 @@ def refuse_model(model: nn.Module) -> None:
     ValueError: model has the layer '1', a BatchNorm1d, which mixes examples: use GroupNorm or LayerNorm, or keep \
 its statistics with .eval().
     """
-    if isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
-        raise ValueError(f"model is wrapped in {type(model).__name__}, but it must be the bare module.")
     refuse_mixing(model)
     for name, layer in model.named_modules():
         layer_is = f"model has the layer {name!r}, a {type(layer).__name__}"
+        if any(kind.__name__ in _PARALLEL for kind in type(layer).__mro__):
+            raise ValueError(
+                f"{layer_is}, which adds up the gradients of several processes or devices before they are clipped: "
+                "pass the bare module. minsep trains with several processes by itself."
+            )
         if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats:
             raise ValueError(f"{layer_is} that keeps statistics of its examples: set track_running_stats=False.")
         if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
@@ -42,26 +37,42 @@ its statistics with .eval().
                 )
             if layer.sparse and layer.weight.requires_grad:
                 raise ValueError(f"{layer_is} with sparse gradients, but noise is dense: set sparse=False.")
-    for name, parameter in model.named_parameters():
-        if getattr(parameter, "_post_accumulate_grad_hooks", None):
-            raise ValueError(
-                f"model has a hook after the gradient of {name!r} is accumulated, which would see gradients before "
-                "they are clipped: remove it."
-            )
     _refuse_devices(model)
 
 
 def refuse_mixing(model: nn.Module) -> None:
-    """Refuse batch normalisation that uses statistics of a batch. Its mode may change between steps.
+    """Refuse batch normalisation that uses statistics of a batch, and hooks of parameters. Both may come between steps.
 
     Args:
         model: The model.
     """
+    for name, parameter in model.named_parameters():
+        if getattr(parameter, "_post_accumulate_grad_hooks", None) or getattr(parameter, "_backward_hooks", None):
+            raise ValueError(
+                f"model has a hook on the gradient of {name!r}, which would see gradients before they are clipped: "
+                "remove it."
+            )
     for name, layer in model.named_modules():
         if isinstance(layer, _BATCH_NORMS) and (layer.training or layer.running_mean is None):
             raise ValueError(
                 f"model has the layer {name!r}, a {type(layer).__name__}, which mixes examples: use GroupNorm or "
                 "LayerNorm, or keep its statistics with .eval()."
+            )
+
+
+def refuse_loss(loss: Any, model: nn.Module) -> None:
+    """Refuse a loss with trainable parameters that the model does not have: nobody clips their gradients.
+
+    Args:
+        loss: The loss.
+        model: The model.
+    """
+    own = {id(parameter) for parameter in model.parameters()}
+    for name, parameter in loss.named_parameters() if isinstance(loss, nn.Module) else ():
+        if parameter.requires_grad and id(parameter) not in own:
+            raise ValueError(
+                f"loss has the trainable parameter {name!r}, which is not one of the model, so its gradient would have "
+                "no noise: make the loss a part of the model, or freeze the parameter."
             )
 
 
@@ -74,77 +85,6 @@ def _refuse_devices(model: nn.Module) -> None:
                 f"model has {name!r} on {tensor.device}, but {first[0]!r} on {first[1].device}: move the whole model "
                 f'to one device, for example with model.to("{first[1].device}").'
             )
-
-
-class ModelChangedError(ValueError):
-    """A forward or backward pass has changed the model, which then holds what it saw, without noise."""
-
-
-@contextmanager
-def refusing_memory(**modules: Any) -> Iterator[None]:
-    """Refuse a block of code in which a layer changes what it holds, parameters and buffers included.
-
-    Args:
-        modules: The model and the loss, by their names. What is not a module is not looked at.
-    """
-    watched = {place: module for place, module in modules.items() if isinstance(module, nn.Module)}
-    before = {place: _held(module) for place, module in watched.items()}
-    try:
-        yield
-    except Exception as error:
-        _refuse_changes(watched, before, error)
-        raise
-    _refuse_changes(watched, before, None)
-
-
-def _refuse_changes(watched: dict[str, nn.Module], before: dict[str, Any], cause: Exception | None) -> None:
-    for place, module in watched.items():
-        after = _held(module)
-        for key in (*after, *(gone for gone in before[place] if gone not in after)):
-            if before[place].get(key) != after.get(key):
-                name, kind, attribute = key
-                raise ModelChangedError(
-                    f"{place} has the layer {name!r}, a {kind}, which sets {attribute!r} in its forward pass: what it "
-                    "stores of one example could affect others. Start again with a model that does not."
-                ) from cause
-
-
-def _held(model: nn.Module) -> dict[tuple[str, str, str], Any]:
-    """Return what layers hold, by (layer, its kind, attribute): what could change."""
-    return {
-        (name, type(layer).__name__, attribute): _fingerprint(value)
-        for name, layer in model.named_modules()
-        for attribute, value in (
-            *vars(layer).items(),
-            *layer.named_parameters(recurse=False),
-            *layer.named_buffers(recurse=False),
-        )
-        if isinstance(value, _TYPES_THAT_MAY_CHANGE) and attribute not in _ATTRIBUTES_OF_TORCH
-    }
-
-
-def _fingerprint(value: Any) -> Any:
-    """Return a summary of a value that differs after the value has changed."""
-    match value:
-        case Tensor():
-            return value.shape, _content(value)
-        case dict() | list() | tuple():
-            return [_fingerprint(leaf) for leaf in tree_leaves(value) if isinstance(leaf, _TYPES_THAT_MAY_CHANGE)]
-        case np.random.Generator():
-            return str(value.bit_generator.state)
-        case np.random.RandomState():
-            return str(value.get_state(legacy=False))
-        case random.Random():
-            return hash(value.getstate())
-    return value
-
-
-def _content(tensor: Tensor) -> Any:
-    """Return a digest of a tensor, which a write by `.data` changes as well."""
-    try:
-        return digest(tensor)
-    except RuntimeError:
-        return "a tensor that outlived the transformation it is of"
 
 
 class LayerAtFault:

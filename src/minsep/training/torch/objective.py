@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from minsep.training.torch.examples import Examples, arguments, each
-from minsep.training.torch.models import refuse_model
+from minsep.training.torch.models import refuse_loss, refuse_model
 
 
 class Loss(Protocol):
@@ -37,6 +37,7 @@ class Objective:
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
         refuse_model(model)
+        refuse_loss(loss, model)
         self.model, self.loss = model, loss
         self.parameters = {name: value for name, value in model.named_parameters() if value.requires_grad}
         if not self.parameters:

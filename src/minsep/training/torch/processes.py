@@ -2,13 +2,44 @@
 
 import hashlib
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch import distributed as together
+
+# The namespaces of operations that exchange tensors with other processes.
+_EXCHANGES = {"c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "symm_mem"}
+_EXCHANGED_BY_MINSEP = ContextVar("exchanged by minsep", default=False)
+
+
+@contextmanager
+def exchanging() -> Iterator[None]:
+    """Enter a block of minsep's own in a forward or backward pass, which may exchange tensors with other processes."""
+    token = _EXCHANGED_BY_MINSEP.set(True)
+    try:
+        yield
+    finally:
+        _EXCHANGED_BY_MINSEP.reset(token)
+
+
+def refuse_exchange(operation: Any) -> None:
+    """Refuse an operation in a forward or backward pass that exchanges tensors with other processes.
+
+    Args:
+        operation: An operation of torch, as a dispatch mode sees it.
+    """
+    if operation.namespace in _EXCHANGES and not _EXCHANGED_BY_MINSEP.get():
+        raise ValueError(
+            f"The model or its loss calls {operation}, which exchanges tensors with other processes, so that examples "
+            "would affect those of others: omit it. minsep itself exchanges what processes need."
+        )
 
 
 class Processes:

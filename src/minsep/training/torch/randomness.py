@@ -1,16 +1,19 @@
 """Random numbers of examples in PyTorch: in the forward pass of a micro-batch, and in a loader."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import Dataset, IterableDataset
 
 from minsep.training.randomness import ExampleSeeds, numpy_and_python_kept, seed_numpy_and_python
+from minsep.training.torch.digests import digests
+from minsep.training.torch.processes import refuse_exchange
 
 # Random operations that vmap turns into one whose first dimension is the examples of a micro-batch.
 _DRAWN_WITH_EXAMPLES_FIRST = {
@@ -53,6 +56,7 @@ class DrawsOfExamples(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation; if it is random, example by example."""
         kwargs = kwargs or {}
+        refuse_exchange(func)
         if torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **kwargs)
         _refuse_generator(func, kwargs)
@@ -146,8 +150,9 @@ class SeededExample(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._kept.__exit__(*reason)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation, unless it draws from its own generator."""
+        """Run an operation, unless it draws from its own generator or exchanges tensors with other processes."""
         kwargs = kwargs or {}
+        refuse_exchange(func)
         _refuse_generator(func, kwargs)
         return func(*args, **kwargs)
 
@@ -181,15 +186,19 @@ class SeededItems(Dataset[Any]):
     Args:
         dataset: The dataset. It must have `__getitem__` by index.
         seeds: The seeds of the examples.
+        collate: Function that makes a batch of one of each item, in a list of one, with the generators of that item.
+            None leaves the items as they are.
     """
 
-    def __init__(self, dataset: Dataset[Any], seeds: ExampleSeeds) -> None:
+    def __init__(
+        self, dataset: Dataset[Any], seeds: ExampleSeeds, collate: Callable[[list[Any]], Any] | None = None
+    ) -> None:
         if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
             raise ValueError(f"dataset is a {type(dataset).__name__}, but it must have __getitem__ by index.")
-        self._dataset, self._seeds = dataset, seeds
+        self._dataset, self._seeds, self._collate = dataset, seeds, collate
 
-    def __getitems__(self, batch: tuple[int, list[int]]) -> tuple[bytes, list[Any]]:
-        """Return (seed of the batch, items).
+    def __getitems__(self, batch: tuple[int, list[int]]) -> list[Any]:
+        """Return the items of a batch.
 
         Args:
             batch: (step, indices).
@@ -198,33 +207,34 @@ class SeededItems(Dataset[Any]):
         items = []
         with torch_kept(), numpy_and_python_kept():
             for index in indices:
-                _seed_all(self._seeds.of(step, index))
-                items.append(self._dataset[index])
-        return self._seeds.of_batch(step), items
+                items.append(self._item(step, index))
+            if items and not _same(items[0], self._item(step, indices[0])):
+                raise ValueError(
+                    f"dataset or its collate_fn returns another item {indices[0]} when asked again: it draws from a "
+                    "generator of its own, or remembers other items, which would reveal each other. Draw from torch, "
+                    "np.random or random in __getitem__, which are seeded for each item."
+                )
+        return items
+
+    def _item(self, step: int, index: int) -> Any:
+        _seed_all(self._seeds.of(step, index))
+        item = self._dataset[index]
+        return item if self._collate is None else self._collate([item])
 
 
-class SeededCollate:
-    """A collate function that allows empty batches. The generators are seeded for the step.
-
-    Args:
-        collate: Function that makes one batch of a list of items.
-    """
-
-    def __init__(self, collate: Callable[[list[Any]], Any]) -> None:
-        self._collate = collate
-
-    def __call__(self, batch: tuple[bytes, list[Any]]) -> Any:
-        """Return the collated items of a batch; (None, None) for an empty one.
-
-        Args:
-            batch: (seed of the batch, items).
-        """
-        seed, items = batch
-        if not items:
-            return None, None
-        with torch_kept(), numpy_and_python_kept():
-            _seed_all(seed)
-            return self._collate(items)
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two items have the same tensors, arrays, numbers and text. Other objects are not compared."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, Tensor):
+        return one.shape == other.shape and digests([one])[0] == digests([other])[0]
+    if isinstance(one, Mapping):
+        return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, np.ndarray | np.generic) and not one.dtype.hasobject:
+        return bool(one.shape == other.shape and one.tobytes() == other.tobytes())
+    return not isinstance(one, int | float | complex | str | bytes) or repr(one) == repr(other)
 
 
 def _seed_all(seed: bytes) -> None:

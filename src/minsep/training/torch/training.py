@@ -22,13 +22,14 @@ from minsep.training.base import Training
 from minsep.training.run import PrivateRun, check_clip_norm, in_turn, refuse_gradient
 from minsep.training.stability import warn_if_unstable
 from minsep.training.torch.clipping import ClippedSum, Clipping
+from minsep.training.torch.collating import Joined
 from minsep.training.torch.device_noise import DeviceNoiseStream
 from minsep.training.torch.examples import Examples, count_examples
 from minsep.training.torch.first_step import FirstStep
-from minsep.training.torch.models import ModelChangedError
 from minsep.training.torch.objective import Loss
 from minsep.training.torch.processes import Processes, columns_of
-from minsep.training.torch.randomness import SeededCollate, SeededItems
+from minsep.training.torch.randomness import SeededItems
+from minsep.training.torch.remembering import ModelChangedError
 from minsep.training.torch.scaling import ScaleThenPrivatize
 from minsep.training.torch.sharded.clipping import ShardedSum
 from minsep.training.torch.sharded.shards import is_sharded, restored, restored_optimizer, whole_values
@@ -166,15 +167,16 @@ class PrivateTraining(Training):
         """Return a `DataLoader` of the examples of each remaining step. Its workers may read ahead.
 
         A loop that was left may be entered again: it continues after the last step. The generators of torch, NumPy and
-        `random` are seeded from (secret key, step, index) before an item is made, for any number of workers, and from
-        (secret key, step) before a batch is collated. They are restored afterwards. The dataset's own generators are
-        not covered: seed them in `__getitem__`, for example with
-        `np.random.default_rng(np.random.randint(2**32, size=4))`.
+        `random` are seeded from (secret key, step, index) before an item is made and collated, for any number of
+        workers. They are restored afterwards. The first item of each batch is made again at the end. If it differs, as
+        from a dataset with a generator of its own, it is refused: seed that generator in `__getitem__`, for example
+        with `np.random.default_rng(np.random.randint(2**32, size=4))`.
 
         Args:
-            dataset: A dataset that returns pairs of inputs and targets, by index. An empty batch is (None, None).
-            options: The options of `DataLoader`, such as `num_workers`. A `collate_fn` must keep the order of the
-                items.
+            dataset: A dataset that returns pairs of inputs and targets, by index, and has `num_examples` of them. An
+                empty batch is (None, None).
+            options: The options of `DataLoader`, such as `num_workers`. A `collate_fn` is given one item at a time, in
+                a list, so that it cannot mix examples. It must return tensors of the same shapes for all items.
 
         Examples:
             >>> import minsep
@@ -191,17 +193,19 @@ class PrivateTraining(Training):
         """
         if not options.get("in_order", True):
             raise ValueError("in_order is False, but steps must be taken in the order of the batches: omit it.")
-        items = SeededItems(dataset, self._run.example_seeds)
-        if isinstance(dataset, Sized) and len(dataset) < self.num_examples:
+        collate = options.pop("collate_fn", None)
+        if collate is default_collate:
+            collate = None  # it keeps examples apart, and is quicker for all of them
+        items = SeededItems(dataset, self._run.example_seeds, collate)
+        if isinstance(dataset, Sized) and len(dataset) != self.num_examples:
             raise ValueError(
                 f"dataset has {len(dataset):,} examples, but num_examples is {self.num_examples:,}: construct the "
                 "training with the size of the dataset."
             )
-        collate: Any = SeededCollate(options.pop("collate_fn", None) or default_collate)
         # A loader draws a number when it starts, which must not come from the user's generator.
         options.setdefault("generator", torch.Generator())
         sampler: Any = _ReadAhead(self._run)
-        return DataLoader(items, batch_sampler=sampler, collate_fn=collate, **options)
+        return DataLoader(items, batch_sampler=sampler, collate_fn=Joined(collate is not None), **options)
 
     @in_turn
     def step(self, inputs: Examples, targets: Examples = None) -> None:

@@ -10,9 +10,10 @@ from minsep.training.randomness import refusing_shared_draws
 from minsep.training.run import CLIP_MARGIN
 from minsep.training.torch.examples import Examples, count_examples, each, refuse_devices
 from minsep.training.torch.methods import add_rows, norms_of, without_gradients
-from minsep.training.torch.models import refuse_mixing, refusing_memory
+from minsep.training.torch.models import refuse_mixing
 from minsep.training.torch.objective import Loss, Objective
 from minsep.training.torch.randomness import SeededExample, torch_kept
+from minsep.training.torch.remembering import refuse_other_norms, refusing_memory
 from minsep.training.torch.sharded.exchange import Exchange
 from minsep.training.torch.sharded.shards import Shards, local_part
 
@@ -84,14 +85,19 @@ class ShardedSum:
             refusing_shared_draws(),
             refusing_memory(model=self.objective.model, loss=self.objective.loss),
         ):
-            for place in range(int(counts.max())):
+            most, of_first = int(counts.max()), torch.zeros(0)
+            # In the end each process repeats its first example, to see whether its gradient is still the same.
+            for place in range(most + 1 if most else 0):
                 # A process that has no more examples repeats its first one, which counts for nothing.
                 own = place if place < examples else 0
                 seed = seeds_of(slice(own, own + 1)) if examples else [bytes(32)]
                 rows = self._rows(inputs, targets, own, seed)
                 if parts_of_scales is not None:
                     rows = {name: part * parts_of_scales[name] for name, part in rows.items()}
-                self._add_rows(totals, rows, counts > place)
+                norms = self._add_rows(totals, rows, counts > place)
+                of_first = norms if place == 0 else of_first
+            if most:
+                refuse_other_norms(of_first, norms, self._layer_norm, self.objective.model)
 
     def _counts(self, examples: int) -> Tensor:
         """Return how many examples each process has."""
@@ -112,19 +118,22 @@ class ShardedSum:
             }
         return {name: rows.to(self.dtype) for name, rows in self._exchange.rows(gradients).items()}
 
-    def _add_rows(self, totals: dict[str, Tensor], rows: dict[str, Tensor], real: Tensor) -> None:
+    def _add_rows(self, totals: dict[str, Tensor], rows: dict[str, Tensor], real: Tensor) -> Tensor:
+        """Add the clipped rows of processes whose example is real, and return their norms by layer and process."""
         squares = torch.zeros(len(self._layers), self._processes, dtype=torch.float64, device=self.device)
         for names, square in zip(self._layers, squares, strict=True):
             held = [rows[name] for name in names if name in rows and rows[name].numel()]
             if held:
                 square.copy_(norms_of(held).square_())
         together.all_reduce(squares)
-        factors = self._layer_norm / squares.sqrt_().clamp_(min=self._layer_norm)
+        norms = squares.sqrt_()
+        factors = self._layer_norm / norms.clamp(min=self._layer_norm)
         factors[:, ~real] = 0.0
         for names, factor in zip(self._layers, factors, strict=True):
             for name in names:
                 if name in rows:
                     add_rows(totals[name], rows[name], factor.to(totals[name].dtype))
+        return norms
 
 
 def _with_example(inputs: Examples, targets: Examples, source: int, device: torch.device) -> tuple[Examples, Examples]:

@@ -7,8 +7,40 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as together
 
+from minsep.training.torch.processes import exchanging
 
-class Exchange:
+
+class _Exchange:
+    """A way to exchange tensors, as `fully_shard` calls it."""
+
+    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Return memory for what is sent or received.
+
+        Args:
+            size: Shape of the tensor.
+            dtype: Dtype of the tensor.
+            device: Device of the tensor.
+        """
+        return torch.empty(*size, dtype=dtype, device=device)
+
+
+class _Gather(_Exchange):
+    """Gathers the parameters of a module, as `fully_shard` does unless told otherwise."""
+
+    def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False) -> Any:
+        """Gather the parameters of one module.
+
+        Args:
+            output_tensor: Where the whole parameters are to be.
+            input_tensor: The part of the parameters that this process holds.
+            group: The processes.
+            async_op: Whether to return before the end.
+        """
+        with exchanging():
+            return together.all_gather_single(output_tensor, input_tensor, group=group, async_op=async_op)
+
+
+class Exchange(_Exchange):
     """Takes the place of the reduce-scatter: adds nothing up, but gives every process its shard of each gradient.
 
     Each process runs one example of its own. Where `fully_shard` would add up their gradients and scatter the sum, each
@@ -26,24 +58,16 @@ class Exchange:
             raise ValueError(f"model is sharded, which needs PyTorch 2.13 or newer, but this is {torch.__version__}.")
         self._received: list[tuple[Tensor, Tensor]] = []
         exchange: Any = self
+        gather: Any = _Gather()
         for module in model.modules():
             if isinstance(module, FSDPModule):
+                module.set_custom_all_gather(gather)
                 module.set_custom_reduce_scatter(exchange)
                 # Otherwise gradients are divided by the number of processes.
                 module.set_gradient_divide_factor(1.0)
                 module.set_force_sum_reduction_for_comms(True)
                 # Examples may use different parameters, but all processes must send equally much.
                 module.set_reduce_scatter_unused_params(True, recurse=False)
-
-    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """Return memory for what is sent or received.
-
-        Args:
-            size: Shape of the tensor.
-            dtype: Dtype of the tensor.
-            device: Device of the tensor.
-        """
-        return torch.empty(*size, dtype=dtype, device=device)
 
     def __call__(
         self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any, async_op: bool = False
@@ -58,7 +82,8 @@ class Exchange:
             async_op: Whether to return before the end, which is not used.
         """
         received = torch.empty_like(input_tensor)
-        together.all_to_all_single(received, input_tensor, group=group)
+        with exchanging():
+            together.all_to_all_single(received, input_tensor, group=group)
         output_tensor.zero_()
         self._received.append((output_tensor, received.view(group.size(), -1)))
 
