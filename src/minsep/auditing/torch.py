@@ -8,7 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from minsep.auditing.canaries import CanaryRun, is_resumed
+from minsep.auditing.canaries import CanaryRun, is_resumed, layer_sizes
+from minsep.core.arrays import FloatArray
 from minsep.training.torch import PrivateTraining
 
 
@@ -24,14 +25,14 @@ class TorchLoop:
             are repeated. A coin of each run decides. 0 is never.
 
     Examples:
-        >>> import minsep, numpy as np
-        >>> from minsep.auditing import CanaryRun
+        >>> import minsep
+        >>> from minsep.auditing import Canaries, CanaryRun
         >>> identity = minsep.BandedToeplitz.identity(iterations=4)
         >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.5), noise_multiplier=1.0)
-        >>> run = CanaryRun(mechanism, present=np.ones(3, dtype=bool), num_examples=3, clip_norm=1.0)
+        >>> run = CanaryRun(mechanism, Canaries.draw(3), num_examples=3, clip_norm=1.0)
         >>> TorchLoop()(run)
         >>> run.observed().releases.shape
-        (3, 4)
+        (64, 4)
     """
 
     clipping: Literal["auto", "vmap", "ghost"] = "auto"
@@ -78,8 +79,26 @@ class _Released(torch.optim.SGD):
                 parameter.copy_(parameter.grad)
 
 
+class Layers(nn.Module):
+    """A linear model of several layers. The gradient of its output, over all of its weights, is the example.
+
+    Args:
+        size: Number of weights.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.sizes = layer_sizes(size)
+        self.layers = nn.ModuleList(nn.Linear(length, 1, bias=False) for length in self.sizes)
+
+    def forward(self, examples: Tensor) -> Tensor:
+        """Return the inner products of examples and weights."""
+        parts = zip(self.layers, torch.split(examples, self.sizes, dim=-1), strict=True)
+        return torch.stack([layer(part) for layer, part in parts]).sum(dim=0)
+
+
 def _arguments(run: CanaryRun) -> tuple[Any, ...]:
-    model = nn.Linear(run.dimension, 1, bias=False)  # the gradient of its output is the example
+    model = Layers(run.dimension)
     return model, _loss, _Released(model.parameters(), lr=1.0), run.mechanism
 
 
@@ -92,5 +111,8 @@ def _train(run: CanaryRun, trainer: PrivateTraining, until: int) -> None:
         step, indices = trainer.steps, next(trainer.batches())
         examples = torch.from_numpy(run.examples(step, indices))
         trainer.step(examples, torch.zeros(len(examples)))
-        (weights,) = trainer.model.parameters()
-        run.release(step, weights.detach().double().numpy()[0])
+        run.release(step, _weights(trainer.model))
+
+
+def _weights(model: nn.Module) -> FloatArray:
+    return torch.cat([weight.detach().double().flatten() for weight in model.parameters()]).numpy()
