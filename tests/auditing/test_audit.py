@@ -11,7 +11,9 @@ from minsep.auditing import Canaries, CanaryRun, plain_loop
 from minsep.auditing.auditor import _with_users
 from minsep.auditing.canaries import directions_for, is_resumed
 from minsep.auditing.checks import Check, checks_of
+from minsep.auditing.huggingface import HuggingFaceLoop
 from minsep.auditing.jax import JaxLoop
+from minsep.auditing.processes import ProcessesLoop
 from minsep.auditing.statistic import Statistic, canary_pair, rules_for
 from minsep.auditing.tally import Tally, transposed
 from minsep.auditing.torch import TorchLoop
@@ -48,7 +50,13 @@ def short_certificate():
     return minsep.certify(mechanism_of(iterations=16), epsilon=4.0, delta=1e-3, seed=0)
 
 
-ADAPTERS = ["torch", TorchLoop(clipping="ghost", noise="device", resume_every=1), "jax"]
+ADAPTERS = [
+    "torch",
+    TorchLoop(clipping="ghost", noise="device", resume_every=1),
+    "jax",
+    "huggingface",
+    HuggingFaceLoop(clipping="ghost", micro_batch=8, resume_every=1),
+]
 
 
 @pytest.mark.parametrize("loop", ADAPTERS, ids=str)
@@ -65,6 +73,45 @@ def test_the_adapters_pass_with_many_canaries(loop, certificate):
     result = audit(certificate, loop, runs=4, seed=None)
     assert result.passed, result.alarms
     assert 0.5 < result.lower_bound < 4
+
+
+class FaultyProcesses(ProcessesLoop):
+    """Each process forgets what the others summed up."""
+
+    worker = "tests.auditing.faulty_worker"
+
+
+def test_two_processes_pass_with_and_without_a_sharded_model():
+    """In the same two processes, which take longer to start than to run."""
+    certificate = minsep.certify(mechanism_of(iterations=8), epsilon=4.0, delta=1e-2, seed=0)
+    loop = ProcessesLoop()
+    for sharded in (False, True):
+        object.__setattr__(loop, "sharded", sharded)
+        result = audit(certificate, loop, runs=1, canaries=16)
+        assert result.passed, result.alarms
+        assert result.loop == f"ProcessesLoop(processes=2, sharded={sharded}, resume_every=4)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharded", [False, True])
+def test_processes_pass_with_many_canaries(sharded, short_certificate):
+    result = audit(short_certificate, ProcessesLoop(sharded=sharded, resume_every=2), runs=4, canaries=256, seed=None)
+    assert result.passed, result.alarms
+    assert 0 <= result.lower_bound < 4
+
+
+@pytest.mark.slow
+def test_a_fault_of_processes_is_caught(short_certificate):
+    assert "Clipping" in failed(audit(short_certificate, FaultyProcesses(), runs=4))
+
+
+@pytest.mark.slow
+def test_an_error_in_a_process_is_raised_and_ends_all():
+    loop = ProcessesLoop()
+    run = CanaryRun(mechanism_of(iterations=8, bands=1), Canaries.draw(2), 2, clip_norm=-1.0, seed=1)
+    with pytest.raises(RuntimeError, match="(?s)A process of the audit failed.*clip_norm is -1"):
+        loop(run)
+    assert not loop._running
 
 
 SCHEMES = {
@@ -176,6 +223,7 @@ def test_faults_in_the_adapters_are_caught(canaries, short_certificate, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr("minsep.training.torch.clipping.CLIP_MARGIN", -1.0)
         assert "Clipping" in failed(audit(short_certificate, TorchLoop(resume_every=0), runs=1, canaries=128))
+        assert "Clipping" in failed(audit(short_certificate, HuggingFaceLoop(resume_every=0), runs=1, canaries=128))
     with monkeypatch.context() as patch:
         patch.setattr(NoiseStream, "load_state_dict", lambda stream, state: [next(stream) for _ in range(5)])
         assert "Releases" in failed(audit(short_certificate, TorchLoop(resume_every=1), runs=1, canaries=128))

@@ -46,8 +46,9 @@ def audit(
 
     Args:
         certificate: The certificate of the mechanism that the loop should run, or the file that holds it.
-        loop: "torch" or "jax" for the adapters of minsep, a function of one `minsep.auditing.CanaryRun`, or the name of
-            such a function as "module:function".
+        loop: "torch", "jax", "huggingface", "processes" (two processes) or "fsdp2" (a model that two processes share)
+            for the adapters of minsep, a function of one `minsep.auditing.CanaryRun`, or the name of such a function as
+            "module:function".
         runs: How often to run the loop. None is 16 runs, or 256 if each run has one canary.
         canaries: Number of canaries in each run. A canary in a run is one trial: it is present by a fair coin. With
             `canaries=1` trials are whole runs, and the lower bound assumes only that runs are independent and alike.
@@ -67,8 +68,8 @@ def audit(
         >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.1, min_sep=4), noise_multiplier=1.0)
         >>> certificate = minsep.certify(mechanism, epsilon=4.0, delta=1e-2)
         >>> result = audit(certificate, plain_loop, runs=4, seed=1)
-        >>> result.passed, result.trials, 0.5 < result.lower_bound < 4.0
-        (True, 4096, True)
+        >>> result.passed, result.trials > 3000, 0.5 < result.lower_bound < 4.0
+        (True, True, True)
     """
     function, name = loop_of(loop)
     tell = progress or _nothing

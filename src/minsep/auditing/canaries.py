@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,9 +36,9 @@ class Canaries:
     Examples:
         >>> canaries = Canaries.draw(3, seed=1)
         >>> canaries.directions.size, canaries.present.tolist(), canaries.sizes.tolist()
-        (64, [True, True, True], [0.8, 4.0, 2.0])
-        >>> canaries.weights.tolist()
-        [0.8, 1.0, 1.0]
+        (64, [True, True, True], [10.0, 4.0, 2.0])
+        >>> Canaries.draw(3, seed=2).weights.tolist()
+        [1.0, 0.3, 0.8]
     """
 
     directions: Directions
@@ -179,7 +180,7 @@ class CanaryRun:
         >>> run = CanaryRun(mechanism, Canaries.draw(2, seed=1), num_examples=2, clip_norm=1.0)
         >>> rows = run.examples(step=0, indices=[0, 1])
         >>> rows.shape, np.linalg.norm(rows, axis=1).round(3).tolist()
-        ((2, 64), [0.8, 4.0])
+        ((2, 64), [10.0, 4.0])
         >>> run.release(step=0, values=np.zeros(run.dimension))
     """
 
@@ -248,6 +249,27 @@ class CanaryRun:
         before = self._released.setdefault(step, [])
         if not any(np.array_equal(released, other) for other in before):
             before.append(released)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return a copy for another process, which has seen nothing yet."""
+        return {**vars(self), "_taken": np.zeros_like(self._taken), "_released": {}}
+
+    @property
+    def record(self) -> tuple[BooleanArray, dict[int, list[FloatArray]]]:
+        """What this run has seen: who took part, and what was released in each step."""
+        return self._taken, self._released
+
+    def add_record(self, taken: BooleanArray, released: dict[int, list[FloatArray]]) -> None:
+        """Add what a copy of this run has seen in another process.
+
+        Args:
+            taken: Who took part.
+            released: What was released in each step.
+        """
+        self._taken |= taken
+        for step, values in released.items():
+            for value in values:
+                self.release(step, value)
 
     def observed(self) -> Observed:
         """Return what the run showed; a run that left out a step is refused."""

@@ -16,9 +16,9 @@ ALARM = 1
 @command
 def audit(
     certificate: Annotated[Path, typer.Argument(help="The certificate of the mechanism that the loop should run.")],
-    loop: Annotated[str, typer.Option(help="torch or jax, the adapters of minsep, or your own as module:function.")] = (
-        "torch"
-    ),
+    loop: Annotated[
+        str, typer.Option(help="torch, jax, huggingface, processes or fsdp2, or your own as module:function.")
+    ] = "torch",
     runs: Annotated[
         int | None, counting("How often the loop is run. Default: 16, or 256 with one canary.", rich_help_panel=WORK)
     ] = None,
