@@ -215,6 +215,39 @@ def layers_that_share_noise(run):
     train(run, noise=(np.append(np.tile(row, 2), np.zeros(run.dimension - 2 * half)) for row in noise))
 
 
+def noise_that_repeats(run, after=16):
+    """A generator with so short a period: the difference of two steps has no noise."""
+    rows = run.mechanism.iterations, run.dimension
+    standard = np.random.default_rng(run.seed).standard_normal(rows)[np.arange(rows[0]) % after]
+    train(run, noise=run.mechanism.noise_multiplier * np.linalg.solve(run.mechanism.strategy.dense(), standard))
+
+
+def two_coordinates_with_the_same_noise(run):
+    def shared(row):
+        return np.append(row[:1], row[np.r_[0, 2 : row.size]])
+
+    train(run, noise=map(shared, run.mechanism.noise(run.dimension, np.float64, seed=run.seed)))
+
+
+def noise_from_the_number_of_the_run(run):
+    train(run, noise=run.mechanism.noise(run.dimension, np.float64, seed=run.number))
+
+
+def one_step_without_noise_in_a_thousand_runs(run):
+    unlucky = np.random.default_rng(run.seed).random() < 1e-3
+    noise = run.mechanism.noise(run.dimension, np.float64, seed=run.seed)
+    train(run, noise=(0 * row if unlucky and step == 0 else row for step, row in enumerate(noise)))
+
+
+def clip_up_to(most):
+    """Larger gradients are left as they are."""
+
+    def clipped(gradients, clip_norm):
+        return np.where(_norms(gradients) < most * clip_norm, clip(gradients, clip_norm), gradients)
+
+    return clipped
+
+
 def with_clipping(clipped):
     return lambda run: train(run, clipped=clipped)
 
@@ -248,6 +281,7 @@ FAULTS = {
     "no noise on empty batches": no_noise_on_empty_batches,
     "no noise in one of all coordinates": no_noise_in_one_coordinate,
     "two layers with the same noise": layers_that_share_noise,
+    "noise that repeats after 16 steps": noise_that_repeats,
     "separation off by one": separation_off_by_one,
     "Poisson batches under a b-min-sep certificate": poisson_batches,
     "cold start under a certificate of a warm one": cold_start,
@@ -259,3 +293,15 @@ FAULTS = {
     "the same batches in every run": fixed_batches,
     "shuffled batches of one size": shuffled_batches,
 }
+
+
+MISSED = {
+    "noise 0.3 % too small": lambda run: less_noise(run, 0.997),
+    "clip norm 1 % too large": with_clipping(lambda gradients, clip_norm: clip(gradients, 1.01 * clip_norm)),
+    "clipping only above 1.15 c": with_clipping(clip_above(1.15)),
+    "gradients above 1e5 c not clipped": with_clipping(clip_up_to(1e5)),
+    "two of all coordinates with the same noise": two_coordinates_with_the_same_noise,
+    "noise from the number of the run": noise_from_the_number_of_the_run,
+    "one step without noise in a thousand runs": one_step_without_noise_in_a_thousand_runs,
+}
+"""Faults that an audit of the usual size does not find."""

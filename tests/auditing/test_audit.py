@@ -21,7 +21,7 @@ from minsep.noise import NoiseStream
 from minsep.randomness import Key
 from minsep.training.jax import PrivateTraining as JaxTraining
 from minsep.training.torch import PrivateTraining as TorchTraining
-from tests.auditing.faults import CLIPPING, FAULTS, less_noise, no_clipping
+from tests.auditing.faults import CLIPPING, FAULTS, MISSED, less_noise, no_clipping
 
 AUDITS = 150
 
@@ -166,6 +166,7 @@ CAUGHT_BY = {
     "no noise on empty batches": "Noise size",
     "no noise in one of all coordinates": "Noise of each coordinate",
     "two layers with the same noise": "Noise of coordinates",
+    "noise that repeats after 16 steps": "Noise correlation",
     "noise 10 % too small": "Noise size",
     "noise not correlated as C says": "Noise correlation",
     "noise of another strategy with as many bands": "Noise correlation",
@@ -195,6 +196,13 @@ def test_every_fault_is_caught(name, certificate):
     assert not result.passed
     assert any(alarm.startswith(check.name) and check.meaning in alarm for alarm in result.alarms)
     assert result.statement.startswith("ALARM")
+
+
+@pytest.mark.parametrize("name", MISSED)
+def test_what_the_table_calls_missed_is_missed(name, certificate):
+    """With this seed. Once an audit finds a fault, it belongs to the faults, and to their table in docs/audit.md."""
+    result = audit(certificate, MISSED[name], runs=16, canaries=1024)
+    assert result.passed, result.alarms
 
 
 def test_a_breach_is_told_from_a_difference(certificate):

@@ -9,6 +9,7 @@ from minsep.accounting import Certificate, accept_certificate
 from minsep.attribution import AttributionGraph
 from minsep.auditing.canaries import SHARE_OF_CLIPPED, Canaries, CanaryRun, Loop, directions_for
 from minsep.auditing.checks import checks_of
+from minsep.auditing.gaussian import gaussian_bound
 from minsep.auditing.loops import loop_of
 from minsep.auditing.outcome import Audit, Point
 from minsep.auditing.statistic import Statistic, rules_for
@@ -123,13 +124,20 @@ def audit(
         tally.add(run.observed(), nearly_empty=nearly_empty)
     present, absent = tally.log_ratios
     bounds = [rule.bound(present, absent, certificate.delta, bound_chance) for rule in rules]
+    checks = tuple(checks_of(tally, failure_probability - bound_chance))
+    gaussian = None
+    if all(check.passed for check in checks):
+        tell(Progress("bounding", "the epsilon of Gaussian noise"))
+        sample_seed = int(key.derive("gaussian").hex()[:12], 16)
+        gaussian = gaussian_bound(certificate.mechanism, tally, certificate.delta, bound_chance, sample_seed)
     return Audit(
         mechanism=mechanism.name,
         loop=name,
         epsilon=certificate.epsilon,
         delta=certificate.delta,
         lower_bound=max(bounds),
-        checks=tuple(checks_of(tally, failure_probability - bound_chance)),
+        gaussian_bound=gaussian,
+        checks=checks,
         failure_probability=failure_probability,
         bound_failure_probability=bound_chance,
         present=present.size,

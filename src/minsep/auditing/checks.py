@@ -262,9 +262,7 @@ def _noise_of_runs(tally: Tally) -> Check | None:
 
 def _clipping(tally: Tally) -> Check:
     weights = {f"canaries of {size:g} clip norms move": weight for size, weight in tally.weights.items()}
-    clipped = [weight for weight in tally.weights.values() if weight.expected == 1]
-    moved, overlap = sum(weight.moved for weight in clipped), sum(weight.overlap for weight in clipped)
-    weights["canaries above the clip norm move"] = Weight(1.0, moved, overlap)
+    weights["canaries above the clip norm move"] = tally.weight_of_clipped
     weights["canaries of nearly empty runs move"] = tally.weight_alone
     values = {words: _weight_p_value(weight) for words, weight in weights.items()}
     worst = min(values, key=lambda words: values[words])

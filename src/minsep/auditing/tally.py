@@ -84,7 +84,7 @@ class Tally:
         self.participations: NDArray[np.int64] = np.zeros(n, dtype=np.int64)
         self.squares_absent, self.squares_present = np.zeros(n), np.zeros(n)
         self.absent = self.present = 0
-        self.lags = [Halves() for _ in range(min(max(self.mechanism.strategy.bands, 2), n // 2, _MOST_LAGS))]
+        self.lags = [Halves() for _ in range(min(n - 1, _MOST_LAGS))]
         self.shared_square, self.shared_count = 0.0, 0
         self.coordinate_squares, self.coordinate_counts = np.zeros(0), np.zeros(0, dtype=np.int64)
         self.between_runs = Halves()
@@ -136,6 +136,12 @@ class Tally:
         """log P/Q of all trials with the canary, and of all without it."""
         present, absent = (np.concatenate([np.zeros(0), *self._ratios[side]]) for side in ("present", "absent"))
         return present, absent
+
+    @property
+    def weight_of_clipped(self) -> Weight:
+        """The weight of all canaries above the clip norm together, in runs with many."""
+        clipped = [weight for weight in self.weights.values() if weight.expected == 1]
+        return Weight(1.0, sum(weight.moved for weight in clipped), sum(weight.overlap for weight in clipped))
 
     @property
     def by_batch_size(self) -> tuple[FloatArray, NDArray[np.int64], NDArray[np.int64], int]:

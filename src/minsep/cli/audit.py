@@ -89,8 +89,10 @@ def _print(result: Any, files: Files) -> None:
         "Loop": result.loop,
         "Trials (runs x canaries)": f"{result.trials:,} ({result.runs:,} x {result.canaries:,})",
         f"Epsilon at delta {result.delta:g}, at least": f"{result.lower_bound:.4g}",
-        "Certified, at most": f"{result.epsilon:g}",
     }
+    if result.gaussian_bound is not None:
+        rows["The same, if the noise is Gaussian"] = f"{result.gaussian_bound:.4g}"
+    rows["Certified, at most"] = f"{result.epsilon:g}"
     print_table("Audit", rows | files.rows())
     print_grid(
         "Checks",
