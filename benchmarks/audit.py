@@ -65,30 +65,36 @@ def faults():
 
 def most_without_assumptions(mechanism, trials, delta, chance):
     """The bound that no audit of so many trials reaches in half of all cases, as docs/audit.md proves."""
-    ratios = Statistic.of(mechanism, trials, Key.from_seed(2)).present
-
-    def information(epsilon):
-        """Of a trial about the mechanism, against the nearest loop of this epsilon that has more false positives."""
-        above = ratios[ratios > epsilon]
-
-        def more(factor):
-            return np.minimum(factor, np.exp(above - epsilon))
-
-        def excess(factor):
-            return np.sum(1 - np.exp(epsilon - above) * more(factor)) / ratios.size - delta
-
-        if excess(1.0) <= 0:
-            return 0.0
-        factor, absent = more(brentq(excess, 1.0, 1e9)), np.exp(-above) / ratios.size
-        rest = (1 - (absent * factor).sum()) / (1 - absent.sum())
-        return (-(absent * np.log(factor)).sum() - (1 - absent.sum()) * math.log(rest)) / 2
-
+    statistic = Statistic.of(mechanism, trials, Key.from_seed(2))
     needed = 0.5 * math.log(0.5 / chance) + 0.5 * math.log(0.5 / (1 - chance))
-    low, high = 0.0, float(ratios[-1])
+    low, high = 0.0, float(statistic.present[-1])
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (middle, high) if trials * information(middle) > needed else (low, middle)
+        directions = (statistic.present, -statistic.absent)
+        information = sum(divergence(ratios, middle, delta) for ratios in directions)
+        low, high = (middle, high) if trials / 2 * information > needed else (low, middle)
     return high
+
+
+def divergence(ratios, epsilon, delta):
+    """KL(Q || Q') for the nearest Q' with which a direction of a pair (P, Q) has this epsilon and delta.
+
+    `ratios` are samples of log P/Q under P. Q' is Q times a factor: as large as need be up to P/Q e^-epsilon where that
+    is above 1, and one below 1 elsewhere.
+    """
+    above = ratios[ratios > epsilon]
+
+    def raised(most):
+        return np.minimum(most, np.exp(above - epsilon))
+
+    def excess(most):
+        return np.sum(1 - np.exp(epsilon - above) * raised(most)) / ratios.size - delta
+
+    if excess(1.0) <= 0:
+        return 0.0
+    factor, mass = raised(brentq(excess, 1.0, 1e9)), np.exp(-above) / ratios.size
+    elsewhere = 1 - mass.sum()
+    return -(mass * np.log(factor)).sum() - elsewhere * math.log((1 - (mass * factor).sum()) / elsewhere)
 
 
 def bounds(figure):
