@@ -385,7 +385,7 @@ def test_what_is_refused(certificate):
         (too_long, "step is 32, but it must be an integer of at least 0 and at most 31"),
         (padded, "without padding"),
         (not_finite, "a vector of 512 finite numbers"),
-        ("tensorflow", "loop is 'tensorflow', but it must be 'torch', 'jax' or 'module:function'"),
+        ("tensorflow", "loop is 'tensorflow', but it must be 'torch', 'jax', 'huggingface', 'processes', 'fsdp2' or"),
         ("no_such_module:loop", "cannot be imported"),
         ("minsep.auditing:nothing", "cannot be imported"),
         ("minsep:__all__", "must be a function"),
