@@ -7,7 +7,9 @@ from dataclasses import is_dataclass
 import pytest
 
 import minsep
+import minsep.auditing.huggingface
 import minsep.auditing.jax
+import minsep.auditing.processes
 import minsep.auditing.torch
 import minsep.paper
 import minsep.show.report
@@ -25,10 +27,13 @@ for module in (
 ):
     PUBLIC |= {f"{module.__name__}.{name}": getattr(module, name) for name in module.__all__}
 PUBLIC |= {
+    "minsep.auditing.Canaries": minsep.auditing.Canaries,
     "minsep.auditing.CanaryRun": minsep.auditing.CanaryRun,
     "minsep.auditing.plain_loop": minsep.auditing.plain_loop,
     "minsep.auditing.torch.TorchLoop": minsep.auditing.torch.TorchLoop,
     "minsep.auditing.jax.JaxLoop": minsep.auditing.jax.JaxLoop,
+    "minsep.auditing.huggingface.HuggingFaceLoop": minsep.auditing.huggingface.HuggingFaceLoop,
+    "minsep.auditing.processes.ProcessesLoop": minsep.auditing.processes.ProcessesLoop,
 }
 RESULTS = (
     "Audit",

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 import minsep
-from minsep.auditing import CanaryRun, plain_loop
+from minsep.auditing import Canaries, CanaryRun, plain_loop
 from minsep.auditing.auditor import _with_users
-from minsep.auditing.canaries import is_resumed
+from minsep.auditing.canaries import directions_for, is_resumed
 from minsep.auditing.checks import Check, checks_of
+from minsep.auditing.huggingface import HuggingFaceLoop
 from minsep.auditing.jax import JaxLoop
+from minsep.auditing.processes import ProcessesLoop
 from minsep.auditing.statistic import Statistic, canary_pair, rules_for
 from minsep.auditing.tally import Tally, transposed
 from minsep.auditing.torch import TorchLoop
@@ -19,7 +21,7 @@ from minsep.noise import NoiseStream
 from minsep.randomness import Key
 from minsep.training.jax import PrivateTraining as JaxTraining
 from minsep.training.torch import PrivateTraining as TorchTraining
-from tests.auditing.faults import FAULTS, less_noise, no_clipping
+from tests.auditing.faults import CLIPPING, FAULTS, MISSED, less_noise, no_clipping
 
 AUDITS = 150
 
@@ -48,7 +50,13 @@ def short_certificate():
     return minsep.certify(mechanism_of(iterations=16), epsilon=4.0, delta=1e-3, seed=0)
 
 
-ADAPTERS = ["torch", TorchLoop(clipping="ghost", noise="device", resume_every=1), "jax"]
+ADAPTERS = [
+    "torch",
+    TorchLoop(clipping="ghost", noise="device", resume_every=1),
+    "jax",
+    "huggingface",
+    HuggingFaceLoop(clipping="ghost", micro_batch=8, resume_every=1),
+]
 
 
 @pytest.mark.parametrize("loop", ADAPTERS, ids=str)
@@ -65,6 +73,45 @@ def test_the_adapters_pass_with_many_canaries(loop, certificate):
     result = audit(certificate, loop, runs=4, seed=None)
     assert result.passed, result.alarms
     assert 0.5 < result.lower_bound < 4
+
+
+class FaultyProcesses(ProcessesLoop):
+    """Each process forgets what the others summed up."""
+
+    worker = "tests.auditing.faulty_worker"
+
+
+def test_two_processes_pass_with_and_without_a_sharded_model():
+    """In the same two processes, which take longer to start than to run."""
+    certificate = minsep.certify(mechanism_of(iterations=8), epsilon=4.0, delta=1e-2, seed=0)
+    loop = ProcessesLoop()
+    for sharded in (False, True):
+        object.__setattr__(loop, "sharded", sharded)
+        result = audit(certificate, loop, runs=1, canaries=16)
+        assert result.passed, result.alarms
+        assert result.loop == f"ProcessesLoop(processes=2, sharded={sharded}, resume_every=4)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharded", [False, True])
+def test_processes_pass_with_many_canaries(sharded, short_certificate):
+    result = audit(short_certificate, ProcessesLoop(sharded=sharded, resume_every=2), runs=4, canaries=256, seed=None)
+    assert result.passed, result.alarms
+    assert 0 <= result.lower_bound < 4
+
+
+@pytest.mark.slow
+def test_a_fault_of_processes_is_caught(short_certificate):
+    assert "Clipping" in failed(audit(short_certificate, FaultyProcesses(), runs=4))
+
+
+@pytest.mark.slow
+def test_an_error_in_a_process_is_raised_and_ends_all():
+    loop = ProcessesLoop()
+    run = CanaryRun(mechanism_of(iterations=8, bands=1), Canaries.draw(2), 2, clip_norm=-1.0, seed=1)
+    with pytest.raises(RuntimeError, match="(?s)A process of the audit failed.*clip_norm is -1"):
+        loop(run)
+    assert not loop._running
 
 
 SCHEMES = {
@@ -110,16 +157,19 @@ def test_cut_batches_of_users_with_one_example_are_audited():
     certificate = minsep.certify(mechanism, epsilon=8.0, delta=0.1, seed=0)
     result = minsep.audit(certificate, plain_loop, runs=20, seed=1, verify=False)
     assert (result.passed, result.canaries) == (True, 1)
-    assert len(result.checks) < 15
-    assert {check.level for check in result.checks} == {5e-7 / 15}  # whatever the number of checks that apply
+    assert len(result.checks) < 16
+    assert {check.level for check in result.checks} == {5e-7 / 16}  # whatever the number of checks that apply
 
 
 CAUGHT_BY = {
+    **dict.fromkeys(CLIPPING, "Clipping"),
+    "no noise on empty batches": "Noise size",
+    "no noise in one of all coordinates": "Noise of each coordinate",
+    "two layers with the same noise": "Noise of coordinates",
+    "noise that repeats after 16 steps": "Noise correlation",
     "noise 10 % too small": "Noise size",
     "noise not correlated as C says": "Noise correlation",
     "noise of another strategy with as many bands": "Noise correlation",
-    "clip norm not applied": "Clipping",
-    "clip norm doubled": "Clipping",
     "separation off by one": "Separation",
     "Poisson batches under a b-min-sep certificate": "Separation",
     "cold start under a certificate of a warm one": "Participation",
@@ -131,12 +181,16 @@ CAUGHT_BY = {
     "the same batches in every run": "Batches of runs",
     "shuffled batches of one size": "Batch sizes",
 }
+RUNS = dict.fromkeys(
+    ["shuffled batches of one size", "two layers with the same noise", "clipping only above 1.5 c"], 24
+)
+"""More runs than the others need."""
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_every_fault_is_caught(name, certificate):
     """The check that is made for it sees each fault at a p-value 1e-6 below its level: a miss is that unlikely."""
-    result = audit(certificate, FAULTS[name], runs=24 if "one size" in name else 8)
+    result = audit(certificate, FAULTS[name], runs=RUNS.get(name, 8))
     check = next(check for check in result.checks if check.name == CAUGHT_BY[name])
     assert check.p_value < 1e-6 * check.level
     assert not result.passed
@@ -144,8 +198,15 @@ def test_every_fault_is_caught(name, certificate):
     assert result.statement.startswith("ALARM")
 
 
+@pytest.mark.parametrize("name", MISSED)
+def test_what_the_table_calls_missed_is_missed(name, certificate):
+    """With this seed. Once an audit finds a fault, it belongs to the faults, and to their table in docs/audit.md."""
+    result = audit(certificate, MISSED[name], runs=16, canaries=1024)
+    assert result.passed, result.alarms
+
+
 def test_a_breach_is_told_from_a_difference(certificate):
-    unclipped, smaller = audit(certificate, no_clipping), audit(certificate, less_noise)
+    unclipped, smaller = audit(certificate, no_clipping, runs=16), audit(certificate, less_noise)
     assert unclipped.violated
     assert "is not (4, 0.001)-DP" in unclipped.statement
     assert unclipped.alarms[0].startswith("Epsilon: it is at least 4.")
@@ -170,6 +231,7 @@ def test_faults_in_the_adapters_are_caught(canaries, short_certificate, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr("minsep.training.torch.clipping.CLIP_MARGIN", -1.0)
         assert "Clipping" in failed(audit(short_certificate, TorchLoop(resume_every=0), runs=1, canaries=128))
+        assert "Clipping" in failed(audit(short_certificate, HuggingFaceLoop(resume_every=0), runs=1, canaries=128))
     with monkeypatch.context() as patch:
         patch.setattr(NoiseStream, "load_state_dict", lambda stream, state: [next(stream) for _ in range(5)])
         assert "Releases" in failed(audit(short_certificate, TorchLoop(resume_every=1), runs=1, canaries=128))
@@ -186,13 +248,15 @@ def test_p_values_are_as_small_as_p_with_probability_p_at_most():
     generator = np.random.default_rng(4)
     for audit_number in range(AUDITS):
         tally = Tally(mechanism, statistic)
-        for _ in range(2):
-            run = CanaryRun(mechanism, generator.random(100) < 0.5, 100, 1.0, seed=int(generator.integers(2**60)))
+        key = Key.from_seed(audit_number)
+        for number, (count, drawn) in enumerate([(100, Canaries.of_run)] * 2 + [(2, Canaries.alone)] * 2):
+            canaries = drawn(directions_for(100, key), count, key, number)
+            run = CanaryRun(mechanism, canaries, count, 1.0, seed=int(generator.integers(2**60)))
             plain_loop(run)
-            tally.add(run.observed())
+            tally.add(run.observed(), nearly_empty=count == 2)
         for check in checks_of(tally, 1e-6):
             values.setdefault(check.name, []).append(check.p_value)
-        assert audit_number or len(values) == 15
+        assert audit_number or len(values) == 16
     for name, seen in values.items():
         for level in (0.3, 0.05, 0.01):
             allowed = AUDITS * level + 5 * (AUDITS * level * (1 - level)) ** 0.5
@@ -206,21 +270,25 @@ def test_what_is_seen_is_the_columns_of_participations_and_the_noise():
     """Against the streams of the mechanism, one example and one step at a time."""
     mechanism = mechanism_of(minsep.UserMinSep(rate=0.2, min_sep=4, user_bound=2), iterations=12, bands=3)
     mechanism, each = _with_users(mechanism, canaries=5)
-    present = np.array([True, False, True, True, False])
-    run = CanaryRun(mechanism, present, 10, clip_norm=0.25, examples_each=each, seed=3)
+    canaries = replace(Canaries.draw(5, seed=2), present=np.array([True, False, True, True, False]))
+    run = CanaryRun(mechanism, canaries, 10, clip_norm=0.25, examples_each=each, seed=3)
     plain_loop(run)
     observed = run.observed()
-    expected = np.zeros((5, 12))
+    vectors = canaries.directions.vectors(canaries.places)
+    expected = np.zeros((64, 12))
     for step, (batch, row) in enumerate(
-        zip(mechanism.batches(10, seed=3), mechanism.noise(5, float, seed=3), strict=True)
+        zip(mechanism.batches(10, seed=3), mechanism.noise(64, float, seed=3), strict=True)
     ):
-        sums = np.zeros(5)
+        sums = np.zeros(64)
         for example in batch:
-            sums[example // 2] += 0.25 * present[example // 2]
+            owner = example // 2
+            sums += 0.25 * canaries.present[owner] * canaries.weights[owner] * vectors[owner]
             assert observed.taken[example, step]
         expected[:, step] = minsep.release(sums, row, 0.25) / 0.25
-    np.testing.assert_allclose(observed.releases, expected, atol=1e-12)
+    np.testing.assert_allclose(canaries.directions.back(observed.releases), expected, atol=1e-6)
+    np.testing.assert_allclose(observed.releases[canaries.places], vectors @ expected, atol=1e-6)
     np.testing.assert_array_equal(observed.participations, observed.taken[::2].astype(int) + observed.taken[1::2])
+    np.testing.assert_array_equal(np.flatnonzero(~observed.absent), np.sort(canaries.places[canaries.present]))
     assert observed.changed_steps == 0
 
 
@@ -262,7 +330,9 @@ def test_what_cannot_happen_is_an_alarm_at_every_level():
 
 def test_runs_are_resumed_by_a_coin_of_each():
     def run(seed, number=0):
-        return CanaryRun(mechanism_of(iterations=8, bands=1), np.ones(2, dtype=bool), 2, 1.0, seed=seed, number=number)
+        return CanaryRun(
+            mechanism_of(iterations=8, bands=1), Canaries.draw(2, seed=0), 2, 1.0, seed=seed, number=number
+        )
 
     coins = [is_resumed(run(seed), every=4) for seed in range(1000)]
     assert coins == [is_resumed(run(seed, number=seed), every=4) for seed in range(1000)]
@@ -277,7 +347,7 @@ def test_the_adapters_toss_that_coin(loop, trainer, monkeypatch):
     saved, save = [], trainer.save
     monkeypatch.setattr(trainer, "save", lambda self, path: (saved.append(path), save(self, path)))
     for seed in range(4):
-        run = CanaryRun(mechanism_of(iterations=8, bands=1), np.ones(2, dtype=bool), 2, 1.0, seed=seed)
+        run = CanaryRun(mechanism_of(iterations=8, bands=1), Canaries.draw(2, seed=0), 2, 1.0, seed=seed)
         before = len(saved)
         loop(resume_every=2)(run)
         assert len(saved) - before == is_resumed(run, every=2)
@@ -315,7 +385,7 @@ def test_what_is_refused(certificate):
         (too_long, "step is 32, but it must be an integer of at least 0 and at most 31"),
         (padded, "without padding"),
         (not_finite, "a vector of 512 finite numbers"),
-        ("tensorflow", "loop is 'tensorflow', but it must be 'torch', 'jax' or 'module:function'"),
+        ("tensorflow", "loop is 'tensorflow', but it must be 'torch', 'jax', 'huggingface', 'processes', 'fsdp2' or"),
         ("no_such_module:loop", "cannot be imported"),
         ("minsep.auditing:nothing", "cannot be imported"),
         ("minsep:__all__", "must be a function"),
@@ -357,10 +427,11 @@ def test_the_lower_bound_is_80_percent_of_what_is_certified():
 
 
 @pytest.mark.slow
-def test_a_million_trials_show_80_percent_at_delta_1e_3():
+def test_a_million_trials_show_about_80_percent_at_delta_1e_3():
+    """82 % in the mean, with a standard deviation of 2 %: less than 72 % has a probability below 1e-6."""
     strategy = minsep.BandedToeplitz.optimal(iterations=32, bands=4)
     scheme = minsep.MinSep(rate=0.2, min_sep=4)
     certificate = minsep.calibrate(strategy, scheme, epsilon=4.0, delta=1e-3, seed=0).certificate
     result = minsep.audit(certificate, plain_loop, runs=1000, canaries=1024, seed=1, verify=False)
     assert result.passed, result.alarms
-    assert 0.8 * 4 <= result.lower_bound <= 4
+    assert 0.72 * 4 <= result.lower_bound < 0.95 * 4 < result.gaussian_bound <= 4

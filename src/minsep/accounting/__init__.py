@@ -26,6 +26,7 @@ from minsep.accounting.directions import DIRECTIONS, Direction
 from minsep.accounting.estimation import (
     Estimate,
     PrivacyCurve,
+    epsilon_at_least,
     estimate_delta,
     estimate_epsilon,
     estimated_noise_multiplier,
@@ -72,6 +73,7 @@ __all__ = [
     "certify",
     "certify_by",
     "cost_of_cutting",
+    "epsilon_at_least",
     "estimate_delta",
     "estimate_epsilon",
     "estimated_noise_multiplier",

@@ -4,8 +4,8 @@
 """
 
 from minsep.auditing.auditor import audit
-from minsep.auditing.canaries import CanaryRun, Loop, plain_loop
+from minsep.auditing.canaries import Canaries, CanaryRun, Loop, plain_loop
 from minsep.auditing.checks import Check
 from minsep.auditing.outcome import Audit, Point
 
-__all__ = ["Audit", "CanaryRun", "Check", "Loop", "Point", "audit", "plain_loop"]
+__all__ = ["Audit", "Canaries", "CanaryRun", "Check", "Loop", "Point", "audit", "plain_loop"]

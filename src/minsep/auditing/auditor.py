@@ -7,8 +7,9 @@ import numpy as np
 
 from minsep.accounting import Certificate, accept_certificate
 from minsep.attribution import AttributionGraph
-from minsep.auditing.canaries import CanaryRun, Loop, coins_of
+from minsep.auditing.canaries import SHARE_OF_CLIPPED, Canaries, CanaryRun, Loop, directions_for
 from minsep.auditing.checks import checks_of
+from minsep.auditing.gaussian import gaussian_bound
 from minsep.auditing.loops import loop_of
 from minsep.auditing.outcome import Audit, Point
 from minsep.auditing.statistic import Statistic, rules_for
@@ -18,11 +19,12 @@ from minsep.core.arrays import FloatArray
 from minsep.core.progress import Listener, Progress
 from minsep.mechanism import Mechanism
 from minsep.participation import UserMinSep
-from minsep.randomness import Key, KeyedWords
+from minsep.randomness import Key
 
 _THRESHOLDS_OF_CURVE = 48
 _CHANCE_SHARE_OF_BOUND = 0.5  # of the chance of a false alarm; the checks share the rest
 _DEFAULT_CANARIES, _DEFAULT_RUNS, _DEFAULT_RUNS_OF_ONE_CANARY = 1024, 16, 256
+_RUNS_FOR_ONE_NEARLY_EMPTY, _CANARIES_OF_NEARLY_EMPTY = 8, 2
 _LEAST_FAILURE_PROBABILITY = 1e-100  # far above the least p-value of a check, 1e-300
 
 
@@ -45,8 +47,9 @@ def audit(
 
     Args:
         certificate: The certificate of the mechanism that the loop should run, or the file that holds it.
-        loop: "torch" or "jax" for the adapters of minsep, a function of one `minsep.auditing.CanaryRun`, or the name of
-            such a function as "module:function".
+        loop: "torch", "jax", "huggingface", "processes" (two processes) or "fsdp2" (a model that two processes share)
+            for the adapters of minsep, a function of one `minsep.auditing.CanaryRun`, or the name of such a function as
+            "module:function".
         runs: How often to run the loop. None is 16 runs, or 256 if each run has one canary.
         canaries: Number of canaries in each run. A canary in a run is one trial: it is present by a fair coin. With
             `canaries=1` trials are whole runs, and the lower bound assumes only that runs are independent and alike.
@@ -66,8 +69,8 @@ def audit(
         >>> mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.1, min_sep=4), noise_multiplier=1.0)
         >>> certificate = minsep.certify(mechanism, epsilon=4.0, delta=1e-2)
         >>> result = audit(certificate, plain_loop, runs=4, seed=1)
-        >>> result.passed, result.trials, 0.5 < result.lower_bound < 4.0
-        (True, 4096, True)
+        >>> result.passed, result.trials > 3000, 0.5 < result.lower_bound < 4.0
+        (True, True, True)
     """
     function, name = loop_of(loop)
     tell = progress or _nothing
@@ -91,35 +94,50 @@ def audit(
             f"canaries is {canaries}, but the certificate cuts batches, which ties the canaries of a run together: it "
             "must be 1."
         )
-    mechanism, each = _with_users(mechanism, canaries)
+    plan = [canaries] * runs
+    if canaries > _CANARIES_OF_NEARLY_EMPTY:
+        plan += [_CANARIES_OF_NEARLY_EMPTY] * -(-runs // _RUNS_FOR_ONE_NEARLY_EMPTY)
+    of_canaries = {count: _with_users(mechanism, count) for count in set(plan)}
+    mechanism = of_canaries[canaries][0]
     key = Key.of(seed)
-    statistic = Statistic.of(mechanism, runs * canaries, key.derive("statistic"))
+    trials = round(runs * canaries * SHARE_OF_CLIPPED)
+    statistic = Statistic.of(mechanism, trials, key.derive("statistic"))
     bound_chance = _CHANCE_SHARE_OF_BOUND * failure_probability
-    rules = rules_for(statistic, runs * canaries, certificate.delta, bound_chance)
+    rules = rules_for(statistic, trials, certificate.delta, bound_chance)
     tally = Tally(mechanism, statistic)
-    coins = KeyedWords(key.derive("coins"))
-    for number in range(runs):
-        tell(Progress("auditing", f"run {number + 1:,} of {runs:,}", number, runs))
+    directions = directions_for(canaries, key.derive("directions"))
+    for number, count in enumerate(plan):
+        tell(Progress("auditing", f"run {number + 1:,} of {len(plan):,}", number, len(plan)))
+        of_run, each = of_canaries[count]
+        nearly_empty = number >= runs
+        drawn = Canaries.alone if nearly_empty else Canaries.of_run
         run = CanaryRun(
-            mechanism,
-            present=coins_of(coins.take(number, canaries)),
-            num_examples=canaries * each if cut is None else cut.num_examples or 1,
+            of_run,
+            drawn(directions, count, key.derive("canaries"), number),
+            num_examples=count * each if cut is None else cut.num_examples or 1,
             clip_norm=clip_norm,
             examples_each=each,
             seed=None if seed is None else int(key.derive(f"run {number}").hex(), 16),
             number=number,
         )
         function(run)
-        tally.add(run.observed())
+        tally.add(run.observed(), nearly_empty=nearly_empty)
     present, absent = tally.log_ratios
     bounds = [rule.bound(present, absent, certificate.delta, bound_chance) for rule in rules]
+    checks = tuple(checks_of(tally, failure_probability - bound_chance))
+    gaussian = None
+    if all(check.passed for check in checks):
+        tell(Progress("bounding", "the epsilon of Gaussian noise"))
+        sample_seed = int(key.derive("gaussian").hex()[:12], 16)
+        gaussian = gaussian_bound(certificate.mechanism, tally, certificate.delta, bound_chance, sample_seed)
     return Audit(
         mechanism=mechanism.name,
         loop=name,
         epsilon=certificate.epsilon,
         delta=certificate.delta,
         lower_bound=max(bounds),
-        checks=tuple(checks_of(tally, failure_probability - bound_chance)),
+        gaussian_bound=gaussian,
+        checks=checks,
         failure_probability=failure_probability,
         bound_failure_probability=bound_chance,
         present=present.size,

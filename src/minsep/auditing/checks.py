@@ -14,7 +14,7 @@ from scipy import stats
 
 from minsep.auditing.bound import distance_p_value, two_sided
 from minsep.auditing.marginals import participation_rates
-from minsep.auditing.tally import Halves, Tally
+from minsep.auditing.tally import Halves, Tally, Weight
 from minsep.core.arrays import FloatArray
 from minsep.participation import IndependentScheme
 
@@ -112,8 +112,8 @@ def _batch_sizes(tally: Tally) -> Check | None:
     rates = _rates(tally)
     if rates is None:
         return None
-    sizes = tally.by_batch_size[2]
-    runs, total = sizes.shape[0], tally.examples // sizes.shape[0]
+    _, _, sizes, total = tally.by_batch_size
+    runs = sizes.shape[0]
     near, far = np.empty(rates.size, dtype=np.int64), np.empty(rates.size, dtype=np.int64)
     near_chance, far_chance = np.empty(rates.size), np.empty(rates.size)
     for step, rate in enumerate(rates):
@@ -184,13 +184,14 @@ def _noise_size(tally: Tally) -> Check:
 
 
 def _noise_with_canaries(tally: Tally) -> Check:
-    # Whatever the weight of canaries is, which is another check, it changes one direction: that is left out.
-    along = (tally.overlap - tally.moved) ** 2 / tally.moved if tally.moved else 0.0
+    # Whatever the weights of canaries are, which is another check, they change a direction for each size: leave it out.
+    moving = [weight for weight in (*tally.weights.values(), tally.weight_alone) if weight.moved]
+    along = sum((weight.overlap - weight.moved) ** 2 / weight.moved for weight in moving)
     return _size_check(
         "Noise beside canaries",
         "what is left after the recorded canaries has",
         float(tally.squares_present.sum()) - along,
-        tally.present * tally.mechanism.iterations - bool(tally.moved),
+        tally.present * tally.mechanism.iterations - len(moving),
         "What was released is not the sum of the recorded examples plus noise: other examples, weights or noise.",
     )
 
@@ -234,6 +235,20 @@ def _noise_of_coordinates(tally: Tally) -> Check | None:
     )
 
 
+def _noise_of_each_coordinate(tally: Tally) -> Check:
+    squares, counts = tally.coordinate_squares, tally.coordinate_counts
+    law = stats.chi2(np.maximum(counts, 1))
+    tails = np.where(counts > 0, np.minimum(law.cdf(squares), law.sf(squares)), 0.5)
+    worst = int(np.argmin(tails))
+    size = (squares[worst] / max(counts[worst], 1)) ** 0.5
+    return Check(
+        "Noise of each coordinate",
+        f"coordinate {worst + 1} has {size:.4f} of the certified standard deviation",
+        min(1.0, tails.size * _chi_square(float(squares[worst]), int(counts[worst]))),
+        "Parameters do not all have the noise of the certificate, as if a layer had been left out.",
+    )
+
+
 def _noise_of_runs(tally: Tally) -> Check | None:
     if not tally.between_runs.count:
         return None
@@ -246,23 +261,33 @@ def _noise_of_runs(tally: Tally) -> Check | None:
 
 
 def _clipping(tally: Tally) -> Check:
-    amplitude = tally.overlap / tally.moved if tally.moved else 1.0
-    nearest = min(max(amplitude, _SMALLEST_AMPLITUDE), 1.0)
-    deviations = abs(tally.overlap - nearest * tally.moved) / max(tally.moved, 1e-300) ** 0.5
+    weights = {f"canaries of {size:g} clip norms move": weight for size, weight in tally.weights.items()}
+    weights["canaries above the clip norm move"] = tally.weight_of_clipped
+    weights["canaries of nearly empty runs move"] = tally.weight_alone
+    values = {words: _weight_p_value(weight) for words, weight in weights.items()}
+    worst = min(values, key=lambda words: values[words])
+    weight = weights[worst]
     return Check(
         "Clipping",
-        f"a canary with ten times the clip norm moves the sum by {amplitude:.4f} clip norms",
-        two_sided(float(stats.norm.sf(deviations)), 1.0),
+        f"{worst} the sum by {weight.share * weight.expected:.4f} clip norms, expected {weight.expected:g}",
+        min(1.0, len(values) * values[worst]),
         "Gradients are not clipped to the clip norm, or the sum is not divided by the expected batch alone."
-        if amplitude > 1
+        if weight.share > 1
         else "The loop gives examples less weight than the clip norm allows: not a breach, but not what was certified.",
     )
+
+
+def _weight_p_value(weight: Weight) -> float:
+    least = _SMALLEST_AMPLITUDE if weight.expected == 1 else 1.0
+    nearest = min(max(weight.share, least), 1.0)
+    deviations = abs(weight.overlap - nearest * weight.moved) / max(weight.moved, 1e-300) ** 0.5
+    return two_sided(float(stats.norm.sf(deviations)), 1.0)
 
 
 def _divisor(tally: Tally) -> Check | None:
     if tally.mechanism.truncation is not None:
         return None
-    energies, counts, sizes = tally.by_batch_size
+    energies, counts, sizes, _ = tally.by_batch_size
     large = sizes > np.median(sizes)
     degrees = int(counts[~large].sum()), int(counts[large].sum())
     if not all(degrees):
@@ -282,7 +307,7 @@ def _ratios_present(tally: Tally) -> Check | None:
     if rates is None:
         return None
     # A loop that clips a little below the clip norm moves a canary by this many deviations less, at most.
-    moved = (1 - _SMALLEST_AMPLITUDE) * rates.sum() * tally.examples / (tally.present + tally.absent)
+    moved = (1 - _SMALLEST_AMPLITUDE) * rates.sum() * tally.examples_each
     slack = moved / tally.mechanism.noise_multiplier / math.sqrt(2 * math.pi)
     return _law_check("with", tally.log_ratios[0], tally.statistic.present, slack)
 
@@ -365,6 +390,7 @@ _CHECKS: tuple[Callable[[Tally], Check | None], ...] = (
     _noise_by_step,
     _noise_correlation,
     _noise_of_coordinates,
+    _noise_of_each_coordinate,
     _noise_of_runs,
     _noise_with_canaries,
     _ratios_absent,

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from minsep.auditing.canaries import CanaryRun, is_resumed
+from minsep.auditing.canaries import CanaryRun, is_resumed, layer_sizes
 from minsep.training.jax import PrivateTraining
 
 
@@ -26,13 +26,13 @@ class JaxLoop:
 
     Examples:
         >>> import minsep
-        >>> from minsep.auditing import CanaryRun
+        >>> from minsep.auditing import Canaries, CanaryRun
         >>> identity = minsep.BandedToeplitz.identity(iterations=4)
         >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.5), noise_multiplier=1.0)
-        >>> run = CanaryRun(mechanism, present=np.ones(3, dtype=bool), num_examples=3, clip_norm=1.0)
+        >>> run = CanaryRun(mechanism, Canaries.draw(3), num_examples=3, clip_norm=1.0)
         >>> JaxLoop()(run)
         >>> run.observed().releases.shape
-        (3, 4)
+        (64, 4)
     """
 
     micro_batch: int | None = None
@@ -44,7 +44,8 @@ class JaxLoop:
         Args:
             run: The run, which provides the mechanism and the examples, and records what the loop releases.
         """
-        arguments = jnp.zeros(run.dimension), _loss, _released(), run.mechanism
+        layers = [jnp.zeros(size) for size in layer_sizes(run.dimension)]
+        arguments = layers, _loss, _released(), run.mechanism
         options: dict[str, Any] = {
             "num_examples": run.num_examples,
             "clip_norm": run.clip_norm,
@@ -64,8 +65,8 @@ class JaxLoop:
         _train(run, resumed, n)
 
 
-def _loss(weights: jax.Array, example: jax.Array, target: jax.Array) -> jax.Array:
-    return weights @ example
+def _loss(layers: list[jax.Array], example: jax.Array, target: jax.Array) -> jax.Array:
+    return jnp.concatenate(layers) @ example
 
 
 def _released() -> optax.GradientTransformation:
@@ -78,4 +79,4 @@ def _train(run: CanaryRun, trainer: PrivateTraining, until: int) -> None:
         step, indices = trainer.steps, next(trainer.batches())
         examples = run.examples(step, indices)
         trainer.step(examples, np.zeros(len(examples), dtype=np.float32))
-        run.release(step, np.asarray(trainer.parameters, dtype=np.float64))
+        run.release(step, np.concatenate([np.asarray(layer, dtype=np.float64) for layer in trainer.parameters]))

@@ -38,6 +38,9 @@ class Audit:
         delta: The certified delta.
         lower_bound: The empirical epsilon at `delta`. The loop's epsilon is at least this, but for a chance of
             `bound_failure_probability`.
+        gaussian_bound: A higher bound on epsilon at `delta` with the same chance of an error, if the loop's noise is
+            Gaussian, examples above the clip norm have one weight, and they take part as certified. None if a check
+            found that the loop is not the certified mechanism, or if no such bound is known.
         checks: Comparisons of the loop with the certified mechanism. A correct loop raises an alarm, by any of them or
             by a lower bound above `epsilon`, with probability at most `failure_probability`.
         failure_probability: The highest probability with which a correct loop raises an alarm.
@@ -55,6 +58,7 @@ class Audit:
     epsilon: float
     delta: float
     lower_bound: float
+    gaussian_bound: float | None
     checks: tuple[Check, ...]
     failure_probability: float
     bound_failure_probability: float
@@ -105,6 +109,8 @@ class Audit:
             f"{self.bound_failure_probability:.2g}{self._assuming}; {self.trials:,} trials in {self.runs:,} runs); "
             f"certified is at most {self.epsilon:g}."
         )
+        if self.gaussian_bound is not None and self.gaussian_bound > self.lower_bound:
+            bound += f" If the noise is Gaussian, epsilon is at least {self.gaussian_bound:.3g}."
         if self.passed:
             return (
                 f"No alarm: {len(self.checks)} checks found no difference from the certified mechanism. {bound} "

@@ -53,7 +53,7 @@ class Statistic:
 
     def of_outputs(self, outputs: FloatArray) -> FloatArray:
         """Return log P/Q of w = C y, one canary a row."""
-        return self.pair.log_ratios(outputs)
+        return self.pair.log_ratios(outputs) if len(outputs) else np.zeros(0)
 
     def false_positives(self, threshold: float) -> float:
         """Return the chance that log P/Q is above a threshold without the canary, also where that is rare."""

@@ -16,9 +16,9 @@ ALARM = 1
 @command
 def audit(
     certificate: Annotated[Path, typer.Argument(help="The certificate of the mechanism that the loop should run.")],
-    loop: Annotated[str, typer.Option(help="torch or jax, the adapters of minsep, or your own as module:function.")] = (
-        "torch"
-    ),
+    loop: Annotated[
+        str, typer.Option(help="torch, jax, huggingface, processes or fsdp2, or your own as module:function.")
+    ] = "torch",
     runs: Annotated[
         int | None, counting("How often the loop is run. Default: 16, or 256 with one canary.", rich_help_panel=WORK)
     ] = None,
@@ -89,8 +89,10 @@ def _print(result: Any, files: Files) -> None:
         "Loop": result.loop,
         "Trials (runs x canaries)": f"{result.trials:,} ({result.runs:,} x {result.canaries:,})",
         f"Epsilon at delta {result.delta:g}, at least": f"{result.lower_bound:.4g}",
-        "Certified, at most": f"{result.epsilon:g}",
     }
+    if result.gaussian_bound is not None:
+        rows["The same, if the noise is Gaussian"] = f"{result.gaussian_bound:.4g}"
+    rows["Certified, at most"] = f"{result.epsilon:g}"
     print_table("Audit", rows | files.rows())
     print_grid(
         "Checks",

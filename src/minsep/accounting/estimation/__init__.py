@@ -7,6 +7,7 @@ from minsep.accounting.estimation.estimates import (
     estimate_epsilon,
     privacy_curve,
 )
+from minsep.accounting.estimation.lower_limit import epsilon_at_least
 from minsep.accounting.estimation.noise_search import (
     ESTIMATED_DIGITS,
     TYPICAL_SLOPE,
@@ -21,6 +22,7 @@ __all__ = [
     "TYPICAL_SLOPE",
     "Estimate",
     "PrivacyCurve",
+    "epsilon_at_least",
     "estimate_delta",
     "estimate_epsilon",
     "estimated_noise_multiplier",

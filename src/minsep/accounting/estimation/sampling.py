@@ -66,11 +66,12 @@ class Sampling:
         event: PldCurve | None = None,
         compute: Compute = LOCAL,
         laws: Mapping[Direction, Law] | None = None,
+        whole: bool = False,
     ) -> None:
         # Single precision changes a log ratio by about 1e-5: negligible next to the error of an estimate.
-        pair = pair_of(mechanism, np.float32)
+        pair = pair_of(mechanism, np.float64 if whole else np.float32)
         # In composition with another event, the two parts of a mixture cannot be separated.
-        self.pair, self._share = pair.shortened() if event is None else (pair, 1.0)
+        self.pair, self._share = pair.shortened() if event is None and not whole else (pair, 1.0)
         self.samples = samples
         # For a truncated mechanism, the adversary sees more than what is released.
         self.upper_bound = self.pair.upper_bound or self.pair.stronger_adversary
@@ -185,7 +186,7 @@ class Sampling:
         high = 1.0
         while True:
             shift = shift_of(self._share, high, direction)
-            sums = self._sums(self._law(direction, shift.epsilon), np.array([shift.epsilon]), few)
+            sums = self._sums(self.law(direction, shift.epsilon), np.array([shift.epsilon]), few)
             if shift.factor * sums.moments[0, 0] / few <= delta or high > _MOST_EPSILON:
                 return high
             high *= 1.5
@@ -201,15 +202,15 @@ class Sampling:
                 return replace(given, pair=pair)
         low, high = float(epsilons.min()), float(epsilons.max())
         if self.method == "plain" or high - low <= _ONE_LAW_WIDTH:
-            return self._law(direction, (low + high) / 2)
+            return self.law(direction, (low + high) / 2)
         count = min(2 + round((high - low) / 2), _MOST_PARTS)
-        parts = [self._law(direction, epsilon) for epsilon in np.linspace(low, high, count)]
+        parts = [self.law(direction, epsilon) for epsilon in np.linspace(low, high, count)]
         distinct = tuple(
             dict.fromkeys(part for part in parts if isinstance(part, AdaptedLaw | AllocatedLaw | TiltedLaw))
         )
         return MixedLaw(distinct) if len(distinct) > 1 else parts[-1]
 
-    def _law(self, direction: Direction, epsilon: float) -> Law:
+    def law(self, direction: Direction, epsilon: float) -> Law:
         """Return the sampling law: for tilted sampling, the one that a separate pilot found."""
         allocation, tiltable = self.pair.allocation, self.pair.tiltable
         if allocation is not None and self.method == "tilted" and direction == "remove":
