@@ -44,6 +44,7 @@ def after(events):
 
 CERTIFY = {
     "model_size": (None, 100),
+    "curve": (False, True),
     "mechanism": (MECHANISM, MECHANISM.with_noise_multiplier(0.91)),
     "epsilon": (2.0, 2.5),
     "delta": (1e-2, 2e-2),
@@ -56,6 +57,7 @@ CERTIFY = {
 }
 CALIBRATE = {
     "model_size": (None, 100),
+    "curve": (False, True),
     "strategy": (STRATEGY, minsep.BandedToeplitz.identity(iterations=20)),
     "scheme": (SCHEME, minsep.MinSep(rate=0.1, min_sep=5)),
     "truncation": (None, minsep.Truncation(500, 1000)),
@@ -76,6 +78,7 @@ PLAN = {
     "graph": (None, GRAPH),
     "workload": (minsep.Workload(), minsep.Workload(momentum=0.9)),
     "model_size": (None, 1000),
+    "curve": (None, False),
     "noise_memory": (1 << 34, 1 << 33),
     "tune": (False, True),
     "estimate": (False, True),
@@ -89,7 +92,7 @@ USERS = {
     **{
         name: PLAN[name]
         for name in PLAN
-        if name not in ("num_examples", "max_batch_size", "user_bound", "graph", "attempts")
+        if name not in ("num_examples", "max_batch_size", "user_bound", "graph", "attempts", "curve")
     },
 }
 COMPARE = {

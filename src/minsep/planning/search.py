@@ -35,6 +35,7 @@ _RELATIVE_ERROR_OF_THE_RACE = 1.06  # times the lowest error: what rough estimat
 _EXACT_NOISE_TOLERANCE = 0.002
 _SPACING_IN_TYPICAL_LOSSES, _LEAST_SPACING, _MOST_SPACING = 0.04, 1e-4, 4e-3  # a typical loss is that of one step
 _MOST_SAMPLED_ITERATIONS = 50_000
+_ITERATIONS_WITH_CURVE = range(500, 3_001)  # where a curve takes less time than the plan, which it comes with
 _GUESSED_DIGITS = 2  # of where to look first, so that searches begin at the same place everywhere
 
 
@@ -48,8 +49,10 @@ class Search:
         compute: Compute,
         progress: Listener | None,
         found: Callable[[Candidate], None] | None = None,
+        curve: bool | None = None,
     ) -> None:
         self._request, self._budget, self.seed = request, request.budget, seed
+        self._curve = request.iterations in _ITERATIONS_WITH_CURVE if curve is None else curve
         self._laws: dict[Direction, Law] = {}
         self._compute, self._progress, self._found = compute, progress, found
 
@@ -206,6 +209,7 @@ class Search:
             model_size=self._request.model_size,
             near=candidate.noise_multiplier,
             seed=self.seed,
+            curve=self._curve,
             compute=self._compute,
             progress=tell,
         )

@@ -50,7 +50,7 @@ def accept_certificate(
         sentences = " ".join(assumption.sentence for assumption in certificate.assumptions)
         raise ValueError(f"certificate is conditional, but accept_assumption is False. {sentences}")
     if verify:
-        result = check(certificate)
+        result = check(certificate, curve=False)
         if not result.holds:
             raise ValueError(f"{name}: {result.reason}" if name else result.reason)
     return accepted

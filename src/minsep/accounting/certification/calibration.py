@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass, replace
 
 from minsep.accounting.certification.certificate import Certificate
-from minsep.accounting.certification.certify import certify_by, dataset_size
+from minsep.accounting.certification.certify import SHARE_OF_CURVE, certify_by, dataset_size, with_curve
 from minsep.accounting.certification.exact_noise import exact_mechanism
 from minsep.accounting.certification.promise import Promise
 from minsep.accounting.certification.prover import Outlook, Prover
@@ -99,6 +99,7 @@ def calibrate(
     memory: int = DEFAULT_MEMORY,
     model_size: int | None = None,
     num_examples: int | None = None,
+    curve: bool = False,
     compute: Compute = LOCAL,
     journal: str | os.PathLike[str] | None = None,
     progress: Listener | None = None,
@@ -123,6 +124,7 @@ def calibrate(
         memory: As for `certify`.
         model_size: As for `certify`.
         num_examples: As for `certify`.
+        curve: As for `certify`.
         compute: As for `certify`.
         journal: As for `certify`.
         progress: A function that is called with how far the calibration is.
@@ -147,7 +149,8 @@ def calibrate(
     near = None if near is None else validate.real(near=near, above=0)
     tests = _MOST_TESTS * validate.integer(attempts=attempts, at_least=1)
     promise = Promise.of(design.strategy, budget, model_size)
-    verifier = betting_verifier(promise.tested.delta, tests, failure_probability)
+    share = SHARE_OF_CURVE if curve else 0.0
+    verifier = betting_verifier(promise.tested.delta, tests, failure_probability, share_of_curve=share)
     prover = Prover(promise.tested.epsilon, verifier, memory)
     exactly = exact_curve_carries(design, promise.tested.delta) or not has_pair(design)
     if exactly and not has_exact_curve(design):
@@ -162,6 +165,7 @@ def calibrate(
         "memory": memory,
         "model_size": model_size,
         "num_examples": num_examples,
+        "curve": curve,
     }
     with begin(journal, "calibrate", inputs, seed, compute, progress) as run:
         if exactly:
@@ -170,6 +174,8 @@ def calibrate(
         else:
             prover = replace(prover, compute=run.compute, progress=run.progress)
             found = _Ladder(design, promise, prover, run.seed).calibrate(near)
+            if curve:
+                found = replace(found, certificate=with_curve(found.certificate, prover, run.seed, attempts))
         found = replace(found, certificate=replace(found.certificate, date=run.date, num_examples=num_examples))
         return run.finish(
             found, f"noise multiplier {found.mechanism.noise_multiplier!r}: {found.certificate.statement}"

@@ -16,7 +16,11 @@ from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
-from minsep.accounting.certification.proofs import Proof
+from minsep.accounting.certification.curve_proof import CurveProof
+from minsep.accounting.certification.proofs import ExactProof, ImmediateProof, Proof
+from minsep.accounting.curves import Curve, Point, PointCurve, RoundedRuns
+from minsep.accounting.exact import DeltaCurve, spacing_for
+from minsep.accounting.schemes import exact_curve
 from minsep.core.budget import Budget
 from minsep.core.files import write_whole
 from minsep.core.identity import Description
@@ -31,6 +35,7 @@ _WITHOUT_RESERVE = 2  # a format that kept nothing for rounding
 ADJACENCY = "zero-out"
 _MOST_BYTES = 2**30
 _DERIVED = ("passed", "conditional", "statement")
+_OPTIONAL = ("num_examples", "curve_proof")  # fields that a file need not have
 _DESCRIPTION = "mechanism"  # the name of the description in a file
 
 
@@ -66,6 +71,7 @@ class Certificate:
         format: The number of the format of certificates.
         num_examples: The number of examples that it was planned or calibrated for, where that is known. No proof
             depends on it.
+        curve_proof: What was proven at other epsilons, if it was asked for.
     """
 
     description: Description
@@ -87,6 +93,7 @@ class Certificate:
     versions: dict[str, str] = field(compare=False)
     format: int = FORMAT
     num_examples: int | None = None
+    curve_proof: CurveProof | None = None
 
     def __post_init__(self) -> None:
         if self.num_examples is not None:
@@ -119,8 +126,37 @@ class Certificate:
 
     @property
     def samples(self) -> int:
-        """Number of samples of both directions."""
-        return sum(proof.samples for proof in self.proofs)
+        """Number of samples of both directions, and of the curve."""
+        return sum(proof.samples for proof in self.proofs) + (self.curve_proof.drawn if self.curve_proof else 0)
+
+    @cached_property
+    def curve(self) -> Curve:
+        """What is proven at every epsilon, from the proofs of this certificate. One that did not pass has no curve.
+
+        If both directions were proven exactly, it is the exact curve. Otherwise it goes through the points that were
+        proven: many with `curve=True`, and the certified one alone without.
+        """
+        if not self.passed:
+            raise ValueError("certificate did not pass, so it has no curve.")
+        runs = RoundedRuns(((self.mechanism.strategy, self.reserve.values),) if self.reserve.values else ())
+        promised = (Budget(self.epsilon, self.delta),)
+        return Curve(self._exact_curve or self._proven_points, runs, self.failure_probability, promised)
+
+    @property
+    def _exact_curve(self) -> DeltaCurve | None:
+        if not all(isinstance(proof, ExactProof) for proof in self.proofs):
+            return None
+        return exact_curve(self.mechanism, spacing_for(self.tested.epsilon))
+
+    @property
+    def _proven_points(self) -> PointCurve:
+        return PointCurve(*(self._points(proof) for proof in self.proofs))
+
+    def _points(self, proof: Proof) -> tuple[Point, ...]:
+        # Beside the closed form of truncation, what is immediate adds nothing.
+        level = proof.claim.truncation_terms if isinstance(proof, ImmediateProof) else self.level
+        points = self.curve_proof.points(proof.direction) if self.curve_proof else ()
+        return (*points, (self.tested.epsilon, level))
 
     @property
     def statement(self) -> str:
@@ -168,8 +204,9 @@ class Certificate:
         }
         if self.format == _WITHOUT_RESERVE:
             del content["reserve"]
-        if self.num_examples is None:
-            del content["num_examples"]
+        for name in _OPTIONAL:
+            if content[name] is None:
+                del content[name]
         return json.dumps(content, indent=2, allow_nan=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -204,7 +241,7 @@ class Certificate:
             )
         try:
             derived = {name: content.pop(name) for name in _DERIVED}
-            certificate = from_plain(cls, {"num_examples": None, **_by_field(content)}, "The certificate")
+            certificate = from_plain(cls, {**dict.fromkeys(_OPTIONAL), **_by_field(content)}, "The certificate")
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ChangedCertificateError(f"The certificate does not hold: the file was changed ({error})") from None
         if (derived["passed"], derived["conditional"]) != (certificate.passed, certificate.conditional):

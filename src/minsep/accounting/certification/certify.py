@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from minsep.accounting.certification.certificate import ADJACENCY, Certificate
 from minsep.accounting.certification.claims import Claim
+from minsep.accounting.certification.curve_prover import SAMPLES, prove_curve
 from minsep.accounting.certification.promise import Promise
-from minsep.accounting.certification.proofs import Proof, Refusal
+from minsep.accounting.certification.proofs import ExactProof, Proof, Refusal
 from minsep.accounting.certification.prover import Prover, prove_exactly
 from minsep.accounting.directions import DIRECTIONS
 from minsep.accounting.exact import spacing_for
@@ -21,6 +22,9 @@ from minsep.engine import LOCAL, Compute
 from minsep.journal import begin, today
 from minsep.mechanism import Design, Mechanism
 
+SHARE_OF_CURVE = 0.5
+"""The share of the chance of an error that is kept for a curve."""
+
 
 def certify(
     mechanism: Mechanism,
@@ -34,6 +38,7 @@ def certify(
     memory: int = DEFAULT_MEMORY,
     model_size: int | None = None,
     num_examples: int | None = None,
+    curve: bool = False,
     compute: Compute = LOCAL,
     journal: str | os.PathLike[str] | None = None,
     progress: Listener | None = None,
@@ -60,6 +65,8 @@ def certify(
         num_examples: The number of examples that the mechanism is run on, for the record: a training from the
             certificate refuses another number. The proofs do not depend on it. By default it is that of the truncation,
             if there is one.
+        curve: Whether to prove delta at other epsilons as well, for `certificate.curve`: what attackers can do, and
+            several runs together. It takes more samples, and half of the chance of an error. Exact curves need neither.
         compute: Where samples are drawn. It does not change the result.
         journal: A file that holds what was drawn so far. The same call continues from there, after a crash and with any
             `compute`, and ends in the identical certificate.
@@ -82,7 +89,13 @@ def certify(
     if num_examples is not None:
         warn_of_delta(budget.delta, num_examples)
     promise = Promise.of(mechanism.strategy, budget, model_size)
-    verifier = betting_verifier(promise.tested.delta, attempts, failure_probability, max_samples)
+    verifier = betting_verifier(
+        promise.tested.delta,
+        attempts,
+        failure_probability,
+        max_samples,
+        share_of_curve=SHARE_OF_CURVE if curve else 0.0,
+    )
     prover = Prover(promise.tested.epsilon, verifier, memory)
     inputs = {
         "mechanism": mechanism,
@@ -94,11 +107,13 @@ def certify(
         "memory": memory,
         "model_size": model_size,
         "num_examples": num_examples,
+        "curve": curve,
     }
     with begin(journal, "certify", inputs, seed, compute, progress) as run:
         prover = replace(prover, compute=run.compute, progress=run.progress)
-        certificate = replace(certify_by(prover, mechanism, promise, run.seed), date=run.date)
-        certificate = replace(certificate, num_examples=num_examples)
+        certificate = certify_by(prover, mechanism, promise, run.seed)
+        certificate = with_curve(certificate, prover, run.seed, attempts) if curve else certificate
+        certificate = replace(certificate, date=run.date, num_examples=num_examples)
         return run.finish(certificate, certificate.statement)
 
 
@@ -140,6 +155,35 @@ def certify_by(
             return _certificate(prover, mechanism, promise, seed, level, chance, (remove, add))
     proofs = prover.prove(mechanism, "remove", seed, expected), add_proof or prover.prove(mechanism, "add", seed)
     return _certificate(prover, mechanism, promise, seed, verifier.level, verifier.failure_probability, proofs)
+
+
+def with_curve(
+    certificate: Certificate, prover: Prover, seed: int, attempts: int, samples: int = SAMPLES
+) -> Certificate:
+    """Return a certificate with a curve, if it passed with samples; one with exact proofs has a curve already.
+
+    Args:
+        certificate: The certificate.
+        prover: The prover of the certificate, whose test keeps a share of the chance of an error.
+        seed: The seed that the prover was given.
+        attempts: The most curves that are made, of which one is relied on.
+        samples: The number of samples of each distribution.
+    """
+    if not certificate.passed or all(isinstance(proof, ExactProof) for proof in certificate.proofs):
+        return certificate
+    proven = prove_curve(
+        certificate.mechanism,
+        certificate.tested.epsilon,
+        certificate.level,
+        prover.verifier.failure_probability_of_curve / attempts,
+        attempts,
+        seed,
+        prover.memory,
+        samples,
+        prover.compute,
+        prover.progress,
+    )
+    return replace(certificate, curve_proof=proven)
 
 
 def not_certified(mechanism: Mechanism, budget: Budget, seed: int, reason: str) -> Certificate:

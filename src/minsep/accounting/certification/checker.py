@@ -13,7 +13,9 @@ import numpy as np
 
 from minsep.accounting.certification.certificate import ADJACENCY, Certificate
 from minsep.accounting.certification.claims import Claim, claim_of, is_immediate
+from minsep.accounting.certification.curve_checker import check_curve
 from minsep.accounting.certification.draws import draw_values
+from minsep.accounting.certification.errors import RELATIVE_TOLERANCE, CheckError, require, require_equal
 from minsep.accounting.certification.proofs import (
     AverageOutcome,
     BettingOutcome,
@@ -35,61 +37,64 @@ from minsep.core.budget import Budget
 from minsep.engine import Compute
 from minsep.mechanism import Mechanism
 
-_RELATIVE_TOLERANCE = 1e-6  # what processors and versions of libraries may differ by
 _UNUSED_SHARE_OF_DELTA = 0.01  # of delta, by a test with a whole number of samples
 _MOST_ITERATIONS = 5_000_000
 
 
-class CheckError(ValueError):
-    """The reason why a certificate does not hold."""
-
-
-def check(certificate: Certificate, compute: Compute) -> None:
-    """Raise an error unless every proof of a certificate holds."""
+def check(certificate: Certificate, compute: Compute, *, curve: bool = True) -> None:
+    """Raise an error unless every proof of a certificate holds, that of its curve included if asked for."""
     iterations = certificate.description["strategy"].get("iterations", 0)
-    _require(iterations <= _MOST_ITERATIONS, f"{iterations:,} iterations are too many to check")
+    require(iterations <= _MOST_ITERATIONS, f"{iterations:,} iterations are too many to check")
     mechanism = certificate.mechanism
     same = json.loads(json.dumps(mechanism.describe())) == json.loads(json.dumps(certificate.description))
-    _require(same, "the mechanism is not described in the canonical form")
+    require(same, "the mechanism is not described in the canonical form")
     _check_terms(certificate, mechanism)
     for direction, proof in zip(DIRECTIONS, certificate.proofs, strict=True):
-        _require(proof.direction == direction, f"the proof of {direction} is of {proof.direction}")
-        _require(proof.passed, f"{direction} was refused: {proof.summary()}")
+        require(proof.direction == direction, f"the proof of {direction} is of {proof.direction}")
+        require(proof.passed, f"{direction} was refused: {proof.summary()}")
     for proof in sorted(certificate.proofs, key=lambda proof: proof.samples):  # what is quick to refuse comes first
         _check_proof(proof, certificate, mechanism, compute)
+    if curve and certificate.curve_proof is not None:
+        check_curve(certificate.curve_proof, mechanism, certificate.level, compute)
+
+
+def _chance_of_curves(certificate: Certificate) -> float:
+    """Return the chance of an error that is kept for curves, of which this one is relied on."""
+    curve = certificate.curve_proof
+    return 0.0 if curve is None else curve.failure_probability * curve.attempts
 
 
 def _check_terms(certificate: Certificate, mechanism: Mechanism) -> None:
     """Check what is promised to whom, and that it follows from the level and the chance of an error (Theorem 3)."""
     scheme = mechanism.scheme
-    _require(certificate.unit == scheme.unit, f"the unit is {certificate.unit!r}, but should be {scheme.unit!r}")
-    _require(certificate.adjacency == ADJACENCY, f"the adjacency is {certificate.adjacency!r}, not {ADJACENCY!r}")
+    require(certificate.unit == scheme.unit, f"the unit is {certificate.unit!r}, but should be {scheme.unit!r}")
+    require(certificate.adjacency == ADJACENCY, f"the adjacency is {certificate.adjacency!r}, not {ADJACENCY!r}")
     recorded = sorted(assumption.name for assumption in certificate.assumptions)
     needed = sorted(assumption.name for assumption in scheme.assumptions)
-    _require(recorded == needed, f"the assumptions are {recorded}, but should be {needed}")
+    require(recorded == needed, f"the assumptions are {recorded}, but should be {needed}")
     budget = Budget(certificate.epsilon, certificate.delta)
-    _require(certificate.reserve.suffices(mechanism.strategy, budget), "the reserve for rounding is too small")
+    require(certificate.reserve.suffices(mechanism.strategy, budget), "the reserve for rounding is too small")
     level, chance, delta = certificate.level, certificate.failure_probability, certificate.tested.delta
-    _require(certificate.epsilon > 0 and certificate.attempts >= 1, "epsilon or attempts is out of its range")
-    _require(0 < level <= delta < 1 and 0 <= chance < 1, "level or failure_probability is out of its range")
+    require(certificate.epsilon > 0 and certificate.attempts >= 1, "epsilon or attempts is out of its range")
+    require(0 < level <= delta < 1 and 0 <= chance < 1, "level or failure_probability is out of its range")
     whole = (level + chance * (1 - level)) / delta
-    unused = _UNUSED_SHARE_OF_DELTA if certificate.test == "fixed" else _RELATIVE_TOLERANCE
-    _require(1 - unused <= whole <= 1 + 1e-12, "level and failure_probability do not make delta")
+    unused = _UNUSED_SHARE_OF_DELTA if certificate.test == "fixed" else RELATIVE_TOLERANCE
+    require(1 - unused <= whole <= 1 + 1e-12, "level and failure_probability do not make delta")
 
 
 def _check_proof(proof: Proof, certificate: Certificate, mechanism: Mechanism, compute: Compute) -> None:
     epsilon, direction = certificate.tested.epsilon, proof.direction
     if isinstance(proof, ExactProof):
         curve = exact_curve(mechanism, spacing_for(epsilon))
-        _require(curve is not None and curve.method == proof.method, f"there is no {proof.method} curve")
+        require(curve is not None and curve.method == proof.method, f"there is no {proof.method} curve")
         delta = math.nan if curve is None else float(curve.delta(epsilon, direction))
-        _require_equal("delta", proof.delta, delta)
+        require_equal("delta", proof.delta, delta)
         _require_claim(proof.claim, Claim(direction, epsilon, certificate.level))
-        _require(delta <= certificate.level, f"delta is {delta:g}, above {certificate.level:g}")
+        require(delta <= certificate.level, f"delta is {delta:g}, above {certificate.level:g}")
         return
     if isinstance(proof, TangentProof | MomentProof | BoundProof | SampledProof):
         # More noise is never less private.
-        _require(proof.noise_multiplier <= mechanism.noise_multiplier, "a proof has more noise than the mechanism")
+        require(proof.noise_multiplier <= mechanism.noise_multiplier, "a proof has more noise than the mechanism")
         mechanism = mechanism.with_noise_multiplier(proof.noise_multiplier)
     if certificate.test == "fixed":  # the paper's verifier takes nothing off
         reduction = unreduced(mechanism, epsilon)
@@ -97,36 +102,36 @@ def _check_proof(proof: Proof, certificate: Certificate, mechanism: Mechanism, c
         reduction = reduction_for(mechanism, epsilon, direction, proof.claim.truncation_rounds)
     pair, claim = reduction.pair, claim_of(reduction, direction, certificate.level)
     _require_claim(proof.claim, claim)  # from here on only what was computed here counts
-    _require(claim.level > 0, "nothing is left of delta")
-    _require(direction == "remove" or not pair.upper_bound or isinstance(proof, ImmediateProof), "`add` is not covered")
+    require(claim.level > 0, "nothing is left of delta")
+    require(direction == "remove" or not pair.upper_bound or isinstance(proof, ImmediateProof), "`add` is not covered")
     match proof:
         case ImmediateProof():
-            _require(is_immediate(reduction, direction), "delta is not 0 there")
+            require(is_immediate(reduction, direction), "delta is not 0 there")
         case TangentProof():
             tangent = pair.tangent(proof.tangent_distance)
-            _require(tangent is not None and direction == "add", "there is no tangent")
+            require(tangent is not None and direction == "add", "there is no tangent")
             bound = math.nan if tangent is None else add_bound(tangent, claim.epsilon)
-            _require_equal("bound", proof.bound, bound)
-            _require(bound <= claim.level, f"the bound {bound:g} is above the level {claim.level:g}")
+            require_equal("bound", proof.bound, bound)
+            require(bound <= claim.level, f"the bound {bound:g} is above the level {claim.level:g}")
         case MomentProof():
             moments = pair.moments
-            _require(moments is not None and direction == "add", "there is no moment")
+            require(moments is not None and direction == "add", "there is no moment")
             bound = math.nan if moments is None else moments.bound(claim.epsilon, proof.order)
-            _require_equal("bound", proof.bound, bound)
-            _require(bound <= claim.level, f"the bound {bound:g} is above the level {claim.level:g}")
+            require_equal("bound", proof.bound, bound)
+            require(bound <= claim.level, f"the bound {bound:g} is above the level {claim.level:g}")
         case BoundProof():
             law = law_from(proof.law, pair, direction)
             bound = law.upward_bound(claim.epsilon)
             _require_law(proof, law, bound)
-            _require(bound <= claim.level, f"the bound {bound:g} is above the level {claim.level:g}")
+            require(bound <= claim.level, f"the bound {bound:g} is above the level {claim.level:g}")
         case SampledProof():
-            chance = certificate.failure_probability / certificate.attempts
-            _require_equal("false_pass_probability", proof.false_pass_probability, chance)
-            _require(chance > 0 and proof.samples >= 1, "a test needs samples and a chance of an error")
+            chance = (certificate.failure_probability - _chance_of_curves(certificate)) / certificate.attempts
+            require_equal("false_pass_probability", proof.false_pass_probability, chance)
+            require(chance > 0 and proof.samples >= 1, "a test needs samples and a chance of an error")
             if isinstance(proof.outcome, BettingOutcome):
                 _check_wealth(proof, proof.outcome, claim, law_from(proof.law, pair, direction), chance, compute)
             elif isinstance(proof.outcome, AverageOutcome):
-                _require(proof.law == PlainLaw(pair, direction).describe(), "an average is of plain samples")
+                require(proof.law == PlainLaw(pair, direction).describe(), "an average is of plain samples")
                 _check_average(proof, proof.outcome, claim, PlainLaw(pair, direction), chance, compute)
             else:
                 raise CheckError("there is no such outcome")
@@ -144,9 +149,9 @@ def _check_wealth(
     for values in draw_values(law, claim.epsilon, proof.seed, outcome.samples, compute):
         wealth = wealth.after(values)
         decided = abs(wealth.log_wealth) >= target
-        _require(not decided or wealth.samples == outcome.samples, f"the test ended after {wealth.samples:,} samples")
-    _require_equal("log_wealth", outcome.log_wealth, wealth.log_wealth)
-    _require(wealth.log_wealth >= target, "the wealth does not suffice")
+        require(not decided or wealth.samples == outcome.samples, f"the test ended after {wealth.samples:,} samples")
+    require_equal("log_wealth", outcome.log_wealth, wealth.log_wealth)
+    require(wealth.log_wealth >= target, "the wealth does not suffice")
 
 
 def _check_average(
@@ -155,31 +160,20 @@ def _check_average(
     """Check the paper's verifier, whose Chernoff bound allows for the generator at levels below 1/2."""
     _require_law(proof, law, 1.0)
     whole = outcome.threshold + law.distance
-    _require_equal("false_pass_probability", chance, false_pass_probability(whole, claim.level, outcome.samples))
+    require_equal("false_pass_probability", chance, false_pass_probability(whole, claim.level, outcome.samples))
     drawn = draw_values(law, claim.epsilon, proof.seed, outcome.samples, compute)
     mean = sum(float(np.minimum(values, 1.0).sum()) for values in drawn) / outcome.samples
-    _require_equal("mean", outcome.mean, mean)
-    _require(mean <= outcome.threshold < whole < claim.level < MOST_LEVEL, f"the average {mean:g} is too large")
+    require_equal("mean", outcome.mean, mean)
+    require(mean <= outcome.threshold < whole < claim.level < MOST_LEVEL, f"the average {mean:g} is too large")
 
 
 def _require_law(proof: BoundProof | SampledProof, law: BoundedLaw, bound: float) -> None:
-    _require_equal("log_constant", proof.log_constant, law.log_constant)
-    _require_equal("bound", proof.bound, bound)
+    require_equal("log_constant", proof.log_constant, law.log_constant)
+    require_equal("bound", proof.bound, bound)
 
 
 def _require_claim(recorded: Claim, needed: Claim) -> None:
     for name in ("epsilon", "level", "truncation_terms"):
-        _require_equal(name, getattr(recorded, name), getattr(needed, name))
+        require_equal(name, getattr(recorded, name), getattr(needed, name))
     rounds = recorded.truncation_rounds, needed.truncation_rounds
-    _require(rounds[0] == rounds[1], f"truncation_rounds is {rounds[0]}, but should be {rounds[1]}")
-
-
-def _require_equal(name: str, recorded: float, needed: float) -> None:
-    """Refuse a record that was changed; not a number is equal to nothing."""
-    same = recorded == needed or math.isclose(recorded, needed, rel_tol=_RELATIVE_TOLERANCE, abs_tol=1e-300)
-    _require(same, f"{name} is {recorded!r}, but should be {needed!r}")
-
-
-def _require(condition: bool, problem: str) -> None:
-    if not condition:
-        raise CheckError(problem)
+    require(rounds[0] == rounds[1], f"truncation_rounds is {rounds[0]}, but should be {rounds[1]}")

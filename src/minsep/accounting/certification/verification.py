@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from minsep.accounting.certification.certificate import Certificate
-from minsep.accounting.certification.certify import certify_by
-from minsep.accounting.certification.checker import CheckError, check
+from minsep.accounting.certification.certify import certify_by, with_curve
+from minsep.accounting.certification.checker import check
+from minsep.accounting.certification.errors import CheckError
 from minsep.accounting.certification.promise import Promise
 from minsep.accounting.certification.proofs import BoundProof, MomentProof, SampledProof, TangentProof
 from minsep.accounting.certification.prover import Prover
@@ -40,7 +41,9 @@ class Verification:
     caveats: tuple[str, ...] = ()
 
 
-def verify(certificate: Certificate, *, reproduce: bool = False, compute: Compute = LOCAL) -> Verification:
+def verify(
+    certificate: Certificate, *, reproduce: bool = False, curve: bool = True, compute: Compute = LOCAL
+) -> Verification:
     """Check a certificate: rebuild each proof from what it records, draw its samples again, and compare.
 
     It answers whatever the certificate holds: one that makes no sense does not hold, and the reason says why.
@@ -49,6 +52,7 @@ def verify(certificate: Certificate, *, reproduce: bool = False, compute: Comput
         certificate: The certificate. Any version of minsep with the same format may have made it.
         reproduce: Whether to repeat the prover as well, with its search for a sampling distribution, and to require the
             same certificate. That takes longer, and may fail with a version whose prover chooses otherwise.
+        curve: Whether to check its curve as well, if it has one. A run relies on the certified budget alone.
         compute: Where samples are drawn. It does not change the result.
 
     Returns:
@@ -63,7 +67,7 @@ def verify(certificate: Certificate, *, reproduce: bool = False, compute: Comput
         True
     """
     try:
-        check(certificate, compute)
+        check(certificate, compute, curve=curve)
         if reproduce:
             _reproduce(certificate, compute)
     except CheckError as error:
@@ -107,6 +111,9 @@ def _reproduce(certificate: Certificate, compute: Compute) -> None:
             add_proof = prover.prove(mechanism.with_noise_multiplier(sigma), "add", certificate.seed)
     promise = Promise(Budget(certificate.epsilon, certificate.delta), certificate.reserve)
     again = certify_by(prover, mechanism, promise, certificate.seed, add_proof, certificate.proofs[0].samples)
+    curve = certificate.curve_proof
+    if curve is not None:
+        again = with_curve(again, prover, curve.seed, curve.attempts, curve.samples)
     again = replace(again, format=certificate.format, num_examples=certificate.num_examples)
     difference = _difference(json.loads(certificate.to_json()), json.loads(again.to_json()))
     if difference:
@@ -120,7 +127,11 @@ def _verifier_of(certificate: Certificate) -> Verifier:
     delta, attempts = certificate.tested.delta, certificate.attempts
     match certificate.test:
         case BettingVerifier.kind:
-            return betting_verifier(delta, attempts, certificate.failure_probability or None, certificate.max_samples)
+            chance, curve = certificate.failure_probability, certificate.curve_proof
+            share = 0.0 if curve is None or chance == 0 else curve.failure_probability * curve.attempts / chance
+            return betting_verifier(
+                delta, attempts, chance or None, certificate.max_samples, share_of_curve=min(share, 1.0)
+            )
         case FixedSampleVerifier.kind:
             return fixed_sample_verifier(delta, attempts)
     raise CheckError(f"the test is {in_short(certificate.test)}, but should be 'betting' or 'fixed'")

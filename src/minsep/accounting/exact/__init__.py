@@ -2,6 +2,7 @@
 
 from minsep.accounting.exact.curves import (
     IN_WORDS,
+    DeltaCurve,
     ExactCurve,
     GaussianCurve,
     GaussianMixtureCurve,
@@ -17,20 +18,35 @@ from minsep.accounting.exact.pld import (
     truncated_poisson_curve,
     user_poisson_curve,
 )
+from minsep.accounting.exact.sums import (
+    Masses,
+    connected_losses,
+    gaussian_on_grid,
+    losses_on_grid,
+    on_coarser_grid,
+    sum_of_losses,
+)
 from minsep.accounting.exact.user_norms import user_norm_law
 
 __all__ = [
     "IN_WORDS",
+    "DeltaCurve",
     "Event",
     "ExactCurve",
     "GaussianCurve",
     "GaussianMixtureCurve",
     "LargestCurve",
+    "Masses",
     "PldCurve",
     "composed_curve",
+    "connected_losses",
     "event_curve",
+    "gaussian_on_grid",
+    "losses_on_grid",
+    "on_coarser_grid",
     "poisson_curve",
     "spacing_for",
+    "sum_of_losses",
     "truncated_poisson_curve",
     "user_norm_law",
     "user_poisson_curve",

@@ -24,8 +24,34 @@ _MOST_EPSILON = 1e7
 _FINE, _FINE_IS_FOR = 1e-4, 10.0  # a spacing, and the epsilon up to which it is used
 
 
-class ExactCurve(ABC):
-    """delta as a function of epsilon, for both directions."""
+class DeltaCurve(ABC):
+    """delta as a function of epsilon, for both directions: that of a mechanism, or an upper bound on it."""
+
+    @abstractmethod
+    def delta(self, epsilon: ArrayLike, direction: Direction) -> FloatArray:
+        """Return delta at each epsilon, which may be negative."""
+
+    def epsilon(self, delta: float, direction: Direction) -> float:
+        """Return the smallest epsilon, at least 0, with at most this delta; infinity if there is none."""
+
+        def excess(epsilon: float) -> float:
+            return float(self.delta(epsilon, direction)) - delta
+
+        if excess(0.0) <= 0:
+            return 0.0
+        high = 1.0
+        while excess(high) > 0:
+            high *= 2
+            if high > _MOST_EPSILON:
+                return math.inf
+        found = float(optimize.brentq(excess, 0.0, high, xtol=1e-10, rtol=1e-12))
+        while excess(found) > 0:
+            found = math.nextafter(found * (1 + 1e-12), math.inf)
+        return found
+
+
+class ExactCurve(DeltaCurve):
+    """A curve that needs no samples."""
 
     method: ClassVar[Literal["gaussian", "pld"]]
     """How it is computed: a key of `IN_WORDS`."""
@@ -47,28 +73,6 @@ class ExactCurve(ABC):
             f"delta is {delta:g}, but exact accounting of this mechanism needs a delta of at least "
             f"{_CARRIED_ROUNDINGS * self.rounding:.2g}: its rounding error may be {self.rounding:.2g}."
         )
-
-    @abstractmethod
-    def delta(self, epsilon: ArrayLike, direction: Direction) -> FloatArray:
-        """Return delta at each epsilon, which may be negative."""
-
-    def epsilon(self, delta: float, direction: Direction) -> float:
-        """Return the smallest epsilon, at least 0, with at most this delta."""
-
-        def excess(epsilon: float) -> float:
-            return float(self.delta(epsilon, direction)) - delta
-
-        if excess(0.0) <= 0:
-            return 0.0
-        high = 1.0
-        while excess(high) > 0:
-            high *= 2
-            if high > _MOST_EPSILON:
-                return math.inf
-        found = float(optimize.brentq(excess, 0.0, high, xtol=1e-10, rtol=1e-12))
-        while excess(found) > 0:
-            found = math.nextafter(found * (1 + 1e-12), math.inf)
-        return found
 
 
 @dataclass(frozen=True)

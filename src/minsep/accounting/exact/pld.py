@@ -1,4 +1,4 @@
-"""Curves from privacy loss distributions: the only file that uses dp_accounting.
+"""Curves from privacy loss distributions. Only this file and `sums` use dp_accounting.
 
 Its results are upper bounds, tight up to discretisation. A margin is added for what rounding in its Fourier transforms
 can have removed. Some attributes read here are private to dp_accounting, so its version is capped.
@@ -28,15 +28,16 @@ from minsep.core.arrays import FloatArray
 Event = Any  # a dp_accounting DpEvent or PrivacyLossDistribution, which have no types
 
 _RELATION = NeighboringRelation.REPLACE_SPECIAL
+_WIDTH = 1e-4  # of losses, by default in dp_accounting
 _MIXTURE_MARGIN = 1e-6  # per step; 3e-7 was seen against 40 digits
 
 # Per composition: five times the largest error of a delta seen against 80-bit numbers (docs/accounting.md).
 _ROUNDING = 4 * 2.0**-52
 _MOST_LOSSES_OF_ONE = 2_000_000  # of one step; a composition has more
-_MOST_LOSSES = 50_000_000  # in a table; its transform takes about forty bytes each
+MOST_LOSSES = 50_000_000  # in a table; its transform takes about forty bytes each
 _BYTES_A_LOSS = 40
 _FEW_POINTS, _MOST_STEPS, _FLAT, _PRECISION = 2049, 80, 1e-250, 1e-13
-_TAIL = 1e-15  # mass that is counted as an infinite loss
+TAIL = 1e-15  # mass that is counted as an infinite loss
 _ORDERS = 20  # of moments, on either side, that bound a sum
 _FURTHEST = 10.5  # standard deviations, beyond which dp_accounting does not look
 
@@ -71,6 +72,11 @@ class PldCurve(ExactCurve):
         """Return the probability of an infinite loss."""
         return self._table(direction).infinite
 
+    @property
+    def width(self) -> float:
+        """The spacing of losses."""
+        return self._remove.width
+
     def _table(self, direction: Direction) -> "_LossTable":
         return self._remove if direction == "remove" else self._add
 
@@ -92,16 +98,16 @@ class _LossTable:
         # Convolution by Fourier transform leaves values slightly below 0.
         probabilities = np.maximum(np.asarray(dense._probs, dtype=np.float64), 0.0)
         self.infinite = float(dense._infinity_mass)
-        self._width = float(dense._discretization)
+        self.width = float(dense._discretization)
         self._first = int(dense._lower_loss)
         self._mass = np.append(np.cumsum(probabilities[::-1])[::-1], 0.0)
-        self._shrunk = np.append(_discounted_tails(probabilities, math.exp(-self._width)), 0.0)
+        self._shrunk = np.append(_discounted_tails(probabilities, math.exp(-self.width)), 0.0)
 
     def delta(self, epsilon: FloatArray) -> FloatArray:
         """Return infinite mass + sum over losses > epsilon of mass (1 - e^(epsilon - loss))."""
-        first = np.clip(np.floor(epsilon / self._width) + 1 - self._first, 0, self._mass.size - 1)
+        first = np.clip(np.floor(epsilon / self.width) + 1 - self._first, 0, self._mass.size - 1)
         k = first.astype(np.int64)
-        least = (k + self._first) * self._width
+        least = (k + self._first) * self.width
         delta: FloatArray = self.infinite + self._mass[k] - np.exp(np.minimum(epsilon - least, 0.0)) * self._shrunk[k]
         return delta
 
@@ -295,14 +301,18 @@ def event_curve(event: Event) -> PldCurve:
     return PldCurve(accountant._pld)
 
 
+def gaussian_losses(shift: float, width: float = _WIDTH) -> pld.PrivacyLossDistribution:
+    """Return the privacy losses of a Gaussian mechanism with this ratio of sensitivity to noise."""
+    return pld.from_gaussian_mechanism(1 / shift, value_discretization_interval=width, neighboring_relation=_RELATION)
+
+
 def composed_curve(curve: ExactCurve, event: PldCurve) -> PldCurve:
     """Return the curve of a mechanism and another event together."""
     match curve:
         case PldCurve() as one:
             pass
         case GaussianCurve():
-            losses = pld.from_gaussian_mechanism(1 / curve.shift, neighboring_relation=_RELATION)
-            one = PldCurve(losses, compositions=1)
+            one = PldCurve(gaussian_losses(curve.shift), compositions=1)
         case LargestCurve(curves=(PldCurve() as one,)):
             pass
         case LargestCurve():
@@ -323,10 +333,10 @@ def _spacing(sigma: float, shift: float, spacing: float, most: int = _MOST_LOSSE
 
 def _composed(one: pld.PrivacyLossDistribution, count: int) -> pld.PrivacyLossDistribution:
     """Return the composition of a loss with itself, refused if it would take too much memory."""
-    return pld.PrivacyLossDistribution(_self_composed(one._pmf_remove, count), _self_composed(one._pmf_add, count))
+    return pld.PrivacyLossDistribution(self_composed(one._pmf_remove, count), self_composed(one._pmf_add, count))
 
 
-def _self_composed(pmf: Any, count: int) -> Any:
+def self_composed(pmf: Any, count: int) -> Any:
     """Return the sum of `count` independent losses, as dp_accounting computes it, in less time.
 
     What lies outside of the bounds by Chernoff's inequality has a probability of at most the tail, which is counted as
@@ -336,16 +346,16 @@ def _self_composed(pmf: Any, count: int) -> Any:
     probabilities = np.asarray(dense._probs, dtype=np.float64)
     low, high = _bounds_of_sum(probabilities, count)
     size = high - low + 1
-    if size > _MOST_LOSSES:
+    if size > MOST_LOSSES:
         raise ValueError(
             f"Exact accounting of {count:,} compositions takes {size * _BYTES_A_LOSS / 2**30:,.0f} GiB, but the "
-            f"limit is {_MOST_LOSSES * _BYTES_A_LOSS / 2**30:.0f} GiB: use a larger noise multiplier or fewer "
+            f"limit is {MOST_LOSSES * _BYTES_A_LOSS / 2**30:.0f} GiB: use a larger noise multiplier or fewer "
             "iterations."
         )
     length = fft.next_fast_len(max(size, probabilities.size))
     # Complex transforms, whose rounding docs/accounting.md measures.
     wrapped = fft.ifft(fft.fft(probabilities, length) ** count).real
-    infinite = _TAIL - math.expm1(count * math.log1p(-dense._infinity_mass))
+    infinite = TAIL - math.expm1(count * math.log1p(-dense._infinity_mass))
     first = dense._lower_loss * count + low
     return pld_pmf.DensePLDPmf(dense._discretization, first, np.roll(wrapped, -low)[:size], infinite, True)
 
@@ -356,7 +366,7 @@ def _bounds_of_sum(probabilities: FloatArray, count: int) -> tuple[int, int]:
     masses = np.maximum(probabilities, 0.0)  # values slightly below 0 are rounding
     for order in np.concatenate([np.arange(-_ORDERS, 0), np.arange(1, _ORDERS + 1)]) / probabilities.size:
         # At these orders no exponential overflows.
-        bound = (count * math.log(_discounted_tails(masses, math.exp(order))[0]) + math.log(2 / _TAIL)) / order
+        bound = (count * math.log(_discounted_tails(masses, math.exp(order))[0]) + math.log(2 / TAIL)) / order
         if order > 0:
             high = min(high, math.ceil(bound))
         else:

@@ -1,6 +1,12 @@
 """Tests that the mean of bounded values lies below a level."""
 
-from minsep.accounting.sequential.betting import BettingVerifier, Wealth, betting_verifier
+from minsep.accounting.sequential.betting import (
+    BettingVerifier,
+    Wealth,
+    betting_verifier,
+    log_wealth_of,
+    values_are_valid,
+)
 from minsep.accounting.sequential.fixed_sample import (
     MOST_LEVEL,
     FixedSampleVerifier,
@@ -18,4 +24,6 @@ __all__ = [
     "betting_verifier",
     "false_pass_probability",
     "fixed_sample_verifier",
+    "log_wealth_of",
+    "values_are_valid",
 ]

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+import numba
 import numpy as np
 from scipy.special import logsumexp
 
@@ -69,6 +70,42 @@ class Wealth:
         return -math.inf if self.broken else float(logsumexp(self.logs) - math.log(_BETS.size))
 
 
+def values_are_valid(values: FloatArray, bound: float) -> bool:
+    """Whether values are finite, at least 0, and at most their bound up to rounding."""
+    return math.isfinite(bound) and bool(
+        np.isfinite(values).all() and (values >= 0).all() and (values <= bound * (1 + _RELATIVE_SLACK)).all()
+    )
+
+
+def log_wealth_of(values: FloatArray, level: float, bound: float) -> float:
+    """Return the logarithm of the wealth after valid values, whatever their order, at a level between 0 and the bound.
+
+    >>> values = np.repeat([0.0, 0.5], [2000, 4])
+    >>> abs(log_wealth_of(values, 0.01, 1.0) - Wealth.start(0.01, 1.0).after(values).log_wealth) < 1e-9
+    True
+    """
+    positive = np.minimum(values[values > 0], bound)
+    logs = (values.size - positive.size) * np.log1p(_BETS * (level / (bound - level)))
+    logs += _log_products(positive, level, bound, _BETS)
+    return float(logsumexp(logs) - math.log(_BETS.size))
+
+
+@numba.njit(cache=True, nogil=True)
+def _log_products(values, level, bound, bets):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Return sum log(1 + bet (level - value)/(bound - level)) for every bet: a product with few logarithms."""
+    logs = np.zeros(bets.size)
+    for k in range(bets.size):
+        scale = bets[k] / (bound - level)
+        total, product = 0.0, 1.0
+        for value in values:
+            product *= 1.0 + scale * (level - value)
+            if product < 1e-150 or product > 1e150:
+                total += math.log(product)
+                product = 1.0
+        logs[k] = total + math.log(product)
+    return logs
+
+
 @dataclass(frozen=True)
 class BettingVerifier(Verifier):
     """A test that passes as soon as its wealth is 1/`false_pass_probability`."""
@@ -88,9 +125,21 @@ class BettingVerifier(Verifier):
 
 
 def betting_verifier(
-    delta: float, attempts: int = 1, failure_probability: float | None = None, max_samples: int | None = None
+    delta: float,
+    attempts: int = 1,
+    failure_probability: float | None = None,
+    max_samples: int | None = None,
+    *,
+    share_of_curve: float = 0.0,
 ) -> BettingVerifier:
     """Return the test that proves delta if it passes in any of `attempts` attempts.
+
+    Args:
+        delta: What a mechanism has at most that is run only because it passed.
+        attempts: The most mechanisms that are tested.
+        failure_probability: The chance that any of them passes that should not. By default it is delta/100.
+        max_samples: The most samples of a direction, if that is limited.
+        share_of_curve: The share of that chance that is kept for a curve beside the test.
 
     >>> verifier = betting_verifier(1e-5)
     >>> abs(verifier.level + verifier.failure_probability * (1 - verifier.level) - 1e-5) < 1e-18
@@ -105,4 +154,4 @@ def betting_verifier(
     if max_samples is not None:
         max_samples = validate.integer(max_samples=max_samples, at_least=1)
     level = (delta - failure_probability) / (1 - failure_probability)
-    return BettingVerifier(level, failure_probability, attempts, max_samples)
+    return BettingVerifier(level, failure_probability, attempts, max_samples, share_of_curve=share_of_curve)

@@ -1,7 +1,7 @@
 """What is tested, and with which error probability: all of it is fixed before the first sample."""
 
 from abc import ABC
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 
@@ -15,17 +15,24 @@ class Verifier(ABC):
         level: The delta that a direction is tested against.
         failure_probability: A bound on the probability that any of the tests passes although it should not.
         attempts: The most mechanisms that are tested, of which one that passes is run.
+        share_of_curve: The share of `failure_probability` that is kept for a curve beside the tests.
     """
 
     level: float
     failure_probability: float
     attempts: int
+    share_of_curve: float = field(default=0.0, kw_only=True)
     kind: ClassVar[str]
 
     @property
     def false_pass_probability(self) -> float:
         """A bound on the probability that one test passes although it should not."""
-        return self.failure_probability / self.attempts
+        return self.failure_probability * (1 - self.share_of_curve) / self.attempts
+
+    @property
+    def failure_probability_of_curve(self) -> float:
+        """A bound on the probability that any point of a curve beside the tests is wrong."""
+        return self.failure_probability * self.share_of_curve
 
     @property
     def max_samples(self) -> int | None:
