@@ -1,14 +1,14 @@
 """What a format of other people's records consists of. Every format has a file beside this one."""
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from dp_accounting import DpEvent
 
 from minsep.core.registry import Registered
 from minsep.mechanism import Mechanism
 
-Run = Mechanism | DpEvent
+Run: TypeAlias = Mechanism | DpEvent
 """One run: a mechanism where the record describes exactly one, else an event of dp_accounting."""
 
 EXACT_NOISE = (

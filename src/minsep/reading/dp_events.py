@@ -164,12 +164,7 @@ def _event(content: Any, depth: int) -> DpEvent:
             f"{in_short(content)} stands where an event belongs, but an event is an object with a {CLASS} such as "
             "'GaussianDpEvent'."
         )
-    if isinstance(content, list):
-        name, values = content[1] if len(content) > 1 else None, content[2:]
-    else:
-        name, values = content[CLASS], {key: value for key, value in content.items() if key not in (CLASS, MODULE)}
-        if content.get(MODULE, _HERE) != _HERE:
-            raise ValueError(f"{MODULE} is {in_short(content[MODULE])}, but it must be {_HERE!r}.")
+    name, values = _named(content)
     kind = _TYPES[validate.choice(_TYPES, **{CLASS: name})]
     hints = get_type_hints(kind)
     fields = ", ".join(hints) or "no fields"
@@ -188,6 +183,15 @@ def _event(content: Any, depth: int) -> DpEvent:
         raise _InEventError(f"in a {name} {error}") from None
     _check(event)
     return event
+
+
+def _named(content: dict[str, Any] | list[Any]) -> tuple[Any, dict[str, Any] | list[Any]]:
+    """Return the name of a class, and the values of its fields, by name or in their order."""
+    if isinstance(content, list):
+        return content[1] if len(content) > 1 else None, content[2:]
+    if content.get(MODULE, _HERE) != _HERE:
+        raise ValueError(f"{MODULE} is {in_short(content[MODULE])}, but it must be {_HERE!r}.")
+    return content[CLASS], {name: value for name, value in content.items() if name not in (CLASS, MODULE)}
 
 
 class _InEventError(ValueError):

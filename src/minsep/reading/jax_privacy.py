@@ -28,10 +28,10 @@ class JaxPrivacy(Format):
       `expected_participations * bands / iterations`, which is minsep's `sampling_prob`.
     - `noise_multiplier`: the standard deviation of Z divided by the sensitivity of the sum, for C scaled to unit column
       norm: minsep's noise multiplier. None means that the configuration is not calibrated, and it is refused.
-    - `num_examples`: None divides the examples into groups at random, which is `CyclicPoisson(parts="random")`. A number
-      shuffles them and divides them equally. That is accounted for as `parts="equal"`, whose groups the adversary knows.
-      With one band there is one group, and sampling is Poisson.
-    - `truncated_batch_size`: a larger batch is truncated to a uniformly random subset, as `Truncation` does. jax-privacy
+    - `num_examples`: with None, examples are divided into groups at random, as in `CyclicPoisson(parts="random")`. With
+      a number they are shuffled and divided equally, which is accounted for as `parts="equal"`, where the adversary knows
+      the groups. With one band there is one group, and sampling is Poisson.
+    - `truncated_batch_size`: a larger batch is truncated to a uniformly random subset, as by `Truncation`. jax-privacy
       leaves examples out so that groups have one size. minsep leaves none out, so here `num_examples` must be a
       multiple of the bands.
     - `column_normalize`: rescales every column of C, so that C is not Toeplitz. It is refused.

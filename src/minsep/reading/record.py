@@ -78,7 +78,7 @@ def read_record(path: str | os.PathLike[str]) -> Record:
             except ValueError as error:
                 raise ValueError(f"{name} was read as {form.words}: {error}") from None
             return Record(name, form.words, runs, form.assumptions)
-    _refuse(name, f"it holds {_found(content)}")
+    raise _refusal(name, f"it holds {_found(content)}")
 
 
 def _content(path: str | os.PathLike[str], name: str) -> Any:
@@ -97,16 +97,16 @@ def _content(path: str | os.PathLike[str], name: str) -> Any:
     try:
         return json.loads(raw.decode(), object_pairs_hook=_without_repetition, parse_constant=_no_number)
     except UnicodeDecodeError:
-        _refuse(name, "it is not text")
+        raise _refusal(name, "it is not text") from None
     except RecursionError:
-        _refuse(name, "it is nested too deeply")
+        raise _refusal(name, "it is nested too deeply") from None
     except ValueError as error:
-        _refuse(name, f"it is not JSON ({shortened(str(error)).rstrip('.')})")
+        raise _refusal(name, f"it is not JSON ({shortened(str(error)).rstrip('.')})") from None
 
 
-def _refuse(name: str, found: str) -> NoReturn:
+def _refusal(name: str, found: str) -> ValueError:
     valid = [f"{form.words}, written by {form.how}" for form in Format.variants().values()]
-    raise ValueError(f"{name} describes no run that minsep can read: {found}. Valid are {'; '.join(valid)}.") from None
+    return ValueError(f"{name} describes no run that minsep can read: {found}. Valid are {'; '.join(valid)}.")
 
 
 def _found(content: Any) -> str:
