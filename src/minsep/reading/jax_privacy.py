@@ -29,8 +29,8 @@ class JaxPrivacy(Format):
     - `noise_multiplier`: the standard deviation of Z divided by the sensitivity of the sum, for C scaled to unit column
       norm: minsep's noise multiplier. None means that the configuration is not calibrated, and it is refused.
     - `num_examples`: with None, examples are divided into groups at random, as in `CyclicPoisson(parts="random")`. With
-      a number they are shuffled and divided equally, which is accounted for as `parts="equal"`, where the adversary knows
-      the groups. With one band there is one group, and sampling is Poisson.
+      a number they are shuffled and divided equally, which is accounted for as `parts="equal"`, whose groups are
+      public. With one band there is one group, and sampling is Poisson.
     - `truncated_batch_size`: a larger batch is truncated to a uniformly random subset, as by `Truncation`. jax-privacy
       leaves examples out so that groups have one size. minsep leaves none out, so here `num_examples` must be a
       multiple of the bands.

@@ -15,7 +15,7 @@ _MOST_ENTRIES, _MOST_STEPS = 10_000, 2**31 - 1
 
 
 class Opacus(Format):
-    """The `state_dict` of an accountant of Opacus, as its versions 1.0 to 1.6 write it.
+    """The `state_dict` of an accountant of Opacus, as version 1.6 writes it.
 
     `history` has one entry `[noise_multiplier, sample_rate, steps]` for every change of the noise multiplier or the
     sample rate. `mechanism` names the accountant, and does not change what was run. Each entry becomes a mechanism
