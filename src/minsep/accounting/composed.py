@@ -1,4 +1,4 @@
-"""The privacy of several exact runs together."""
+"""The privacy of several runs with exact curves together."""
 
 import json
 from collections.abc import Iterable

@@ -22,7 +22,7 @@ class JaxPrivacy(Format):
 
     - `iterations`: the number of iterations.
     - `strategy`: the first column of C. jax-privacy multiplies the noise by the column's norm, which is the same as
-      scaling C to unit column norm, as minsep does.
+      scaling C to unit column norm, as minsep does. Negative coefficients are refused.
     - `expected_participations`: how often an example takes part in the run, on average. Divided by the iterations, it
       is minsep's `rate`. An example takes part in its group's turn with probability
       `expected_participations * bands / iterations`, which is minsep's `sampling_prob`.
