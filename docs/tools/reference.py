@@ -9,7 +9,7 @@ from typing import Any
 import minsep
 
 ROOT = Path(__file__).parents[2]
-EXTRAS = ("paper", "show.report", "training.torch", "training.jax", "training.huggingface")
+EXTRAS = ("paper", "reading", "show.report", "training.torch", "training.jax", "training.huggingface")
 """Packages whose names are public as well; some need a framework, so they are read and not imported."""
 
 SHADOWED = {"minsep.accounting.certification.certify.certify": "minsep.certify"}

@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     __version__: str
     from minsep.accounting import Calibration as Calibration
     from minsep.accounting import Certificate as Certificate
+    from minsep.accounting import Composition as Composition
+    from minsep.accounting import Curve as Curve
     from minsep.accounting import Estimate as Estimate
     from minsep.accounting import PrivacyCurve as PrivacyCurve
     from minsep.accounting import Verification as Verification
     from minsep.accounting import calibrate as calibrate
     from minsep.accounting import certify as certify
+    from minsep.accounting import compose as compose
     from minsep.accounting import estimate_delta as estimate_delta
     from minsep.accounting import estimate_epsilon as estimate_epsilon
     from minsep.accounting import privacy_curve as privacy_curve
@@ -66,7 +69,9 @@ _PACKAGE_OF = {
     "Budget": "core.budget",
     "Calibration": "accounting",
     "Certificate": "accounting",
+    "Composition": "accounting",
     "Compute": "engine",
+    "Curve": "accounting",
     "CyclicPoisson": "participation",
     "Dense": "strategy",
     "Design": "mechanism",
@@ -89,6 +94,7 @@ _PACKAGE_OF = {
     "bound_contributions": "attribution",
     "calibrate": "accounting",
     "certify": "accounting",
+    "compose": "accounting",
     "estimate_delta": "accounting",
     "estimate_epsilon": "accounting",
     "fixed_batches": "attribution",

@@ -12,6 +12,7 @@ import minsep.auditing.jax
 import minsep.auditing.processes
 import minsep.auditing.torch
 import minsep.paper
+import minsep.reading
 import minsep.show.report
 import minsep.training.huggingface
 import minsep.training.jax
@@ -20,6 +21,7 @@ import minsep.training.torch
 PUBLIC = {name: getattr(minsep, name) for name in minsep.__all__ if name != "__version__"}
 for module in (
     minsep.paper,
+    minsep.reading,
     minsep.show.report,
     minsep.training.torch,
     minsep.training.jax,
@@ -47,6 +49,7 @@ RESULTS = (
     "UserPlans",
     "Verification",
     "minsep.paper.Comparison",
+    "minsep.reading.Record",
     "minsep.training.jax.NoiseState",
 )
 """Values that functions return: their functions have the examples."""

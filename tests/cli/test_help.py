@@ -68,7 +68,7 @@ def test_choices_are_listed_and_break_only_between_them():
     assert listed
     assert re.sub(r"[│\s]", "", listed[0].replace("|│", "|")) == f"[{'|'.join(planned())}]"
     assert "[constant|linear-decay|cosine]" in text
-    assert "[markdown|html|json]" in run("statement", "--help").stdout
+    assert "[markdown|html|json|registry|model-card]" in re.sub(r"[│\s]", "", run("statement", "--help").stdout)
 
 
 def test_a_short_flag_asks_for_help_too():

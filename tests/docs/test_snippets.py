@@ -47,6 +47,8 @@ LEFT_OUT = [
     ("docs/from-opacus.md", "needs Opacus"),
     ("docs/from-opaque.md", "needs opaque"),
     ("docs/from-tensorflow-privacy.md", "needs TensorFlow Privacy"),
+    ("docs/other-runs.md", "needs Opacus"),
+    ("docs/other-runs.md", "needs jax-privacy"),
     ("docs/scaling.md", "it starts processes; the tests of the engine do it"),
     ("docs/scaling.md", "it starts processes; the tests of the engine do it"),
     ("docs/scaling.md", "needs Slurm"),

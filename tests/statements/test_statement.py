@@ -153,7 +153,7 @@ def test_files_and_digests(exact, tmp_path):
     for name in ("a.md", "a.html", "a.json"):
         stated.save(tmp_path / name)
     assert (tmp_path / "a.md").read_text() == stated.to_markdown()
-    with pytest.raises(ValueError, match="must end with .md, .html or .json"):
+    with pytest.raises(ValueError, match="must end with .md, .html, .json or .yaml"):
         stated.save(tmp_path / "a.pdf")
 
 

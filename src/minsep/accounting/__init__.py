@@ -22,6 +22,8 @@ from minsep.accounting.certification import (
     rung_seed,
     verify,
 )
+from minsep.accounting.composition import Composition, CurveAccountant, CurveDpEvent, Part, compose
+from minsep.accounting.curves import Curve
 from minsep.accounting.directions import DIRECTIONS, Direction
 from minsep.accounting.estimation import (
     Estimate,
@@ -55,9 +57,14 @@ __all__ = [
     "Calibration",
     "Certificate",
     "ChangedCertificateError",
+    "Composition",
+    "Curve",
+    "CurveAccountant",
+    "CurveDpEvent",
     "Direction",
     "Estimate",
     "Law",
+    "Part",
     "ParticipationPair",
     "PrivacyCurve",
     "Promise",
@@ -72,6 +79,7 @@ __all__ = [
     "calibrate_exactly",
     "certify",
     "certify_by",
+    "compose",
     "cost_of_cutting",
     "epsilon_at_least",
     "estimate_delta",

@@ -16,6 +16,7 @@ from minsep.cli.options import (
     ModelSize,
     NoiseMultiplier,
     Output,
+    RecordedSetting,
     Setting,
     Work,
     Workers,
@@ -25,6 +26,7 @@ from minsep.cli.options import (
 from minsep.cli.output import Files, print_json, print_table, print_training, say
 from minsep.cli.progress import Bar
 from minsep.core.budget import warn_of_delta
+from minsep.core.files import write_whole
 
 REFUSED = 1
 _ADVICE_SAMPLES = 20_000
@@ -32,8 +34,7 @@ _ADVICE_SAMPLES = 20_000
 
 @command
 def certify(
-    setting: Setting,
-    noise_multiplier: NoiseMultiplier,
+    setting: RecordedSetting,
     epsilon: Epsilon,
     delta: Delta,
     work: Work,
@@ -46,13 +47,19 @@ def certify(
     """Test whether a mechanism is (epsilon, delta)-DP, and write the certificate. Exit 0: passed, 1: refused.
 
     Example: `minsep certify --examples 60000 --batch-size 512 --iterations 2000 --bands 16 --noise-multiplier 2
-    --epsilon 4 --delta 1e-5`
+    --epsilon 4 --delta 1e-5`, or `minsep certify --from history.json --epsilon 4 --delta 1e-5` for a run of Opacus,
+    jax-privacy or dp_accounting
     """
     import minsep
 
     files = Files(output=output, journal=journal, force=force, keeps_certificate=not json)
     checks = [*budget_checks(epsilon=epsilon, delta=delta), *work.check(), *files.checks()]
-    mechanism = setting.mechanism(noise_multiplier, *checks)
+    record = None if setting.source is None else setting.record(*checks)
+    mechanism = setting.mechanism(*checks) if record is None else record.mechanism
+    if record is not None and mechanism is None:
+        _check_without_samples(journal=journal, model_size=model_size)
+        _report_together(record, epsilon, delta, Files(output=output, force=force), json)
+        return
     with Bar() as bar:
         certificate = minsep.certify(
             mechanism,
@@ -69,6 +76,8 @@ def certify(
             bar.show("estimating delta")
         advice = "" if certificate.passed else _advice(mechanism, epsilon, delta)
     _report(certificate, files, json)
+    if record is not None:
+        _say_assumptions(record, json, certificate.failure_probability if certificate.passed else 0.0)
     if advice:
         say(advice, to_error=json)
     _finish(certificate, files)
@@ -217,6 +226,46 @@ def _finish(certificate: Any, files: Files) -> None:
         say("CONDITIONAL: this certificate rests on an assumption that is not proven.", to_error=True)
     if not certificate.passed:
         raise typer.Exit(REFUSED)
+
+
+def _check_without_samples(**options: Any) -> None:
+    """Refuse options that are for a test of one mechanism."""
+    for name, value in options.items():
+        if value is not None:
+            raise ValueError(f"{name} is {value}, but --from holds what is computed without samples: omit it.")
+
+
+def _report_together(record: Any, epsilon: float, delta: float, files: Files, json: bool) -> None:
+    """Print and write how private the runs of a record are together, and say whether that is within the budget."""
+    import minsep
+
+    with Bar("composing the runs"):
+        result = minsep.compose(record.runs, delta)
+    within = result.epsilon <= epsilon
+    files.write("output", lambda path: write_whole(path, (result.to_json() + "\n").encode()))
+    if json:
+        print(result.to_json())
+    else:
+        rows = {"Runs": f"{len(record.runs)}", "Epsilon": f"{result.epsilon:.6g}", "Delta": f"{result.delta:g}"}
+        rows["Within the budget"] = "yes" if within else "no"
+        print_table(f"({epsilon:g}, {delta:g})-DP", rows | files.rows())
+        say(result.statement)
+    _say_assumptions(record, json)
+    files.finish()
+    if not within:
+        raise typer.Exit(REFUSED)
+
+
+def _say_assumptions(record: Any, json: bool, failure_probability: float = 0.0) -> None:
+    """Say what a file of another library does not show."""
+    sentences = list(record.assumptions)
+    if failure_probability > 0:
+        sentences.append(
+            "The run comes after this certificate, and only because it passed. If the run is already done, there is a "
+            f"chance of {failure_probability:.3g} that the certificate is wrong, and delta does not include it."
+        )
+    items = "\n".join(f"- {sentence}" for sentence in sentences)
+    say(f"{record.name} was read as {record.words}. The result takes for granted:\n{items}", to_error=json)
 
 
 def _advice(mechanism: Any, epsilon: float, delta: float) -> str:

@@ -243,7 +243,8 @@ class CertifiedSetting:
             field.name: getattr(self, field.name) for field in fields(Setting) if getattr(self, field.name) is not None
         }
         if self.certificate is None:
-            validate.all_of(*(functools.partial(_require, name, given) for name in ("batch_size", "iterations")))
+            needed = ("batch_size", "iterations")
+            validate.all_of(*(functools.partial(_require, name, given, "a certificate") for name in needed))
             return Setting(**given).design(*more)
         validate.all_of(
             lambda: QUESTIONS["num_examples"].check("examples", self.examples),
@@ -253,9 +254,66 @@ class CertifiedSetting:
         return minsep.Mechanism.from_certificate(self.certificate, verify=self.verify).design
 
 
-def _require(name: str, given: dict[str, Any]) -> None:
+@dataclass(frozen=True)
+class RecordedSetting:
+    """A mechanism: that of the options of `Setting`, or what a file of another library describes."""
+
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="Read what was run from this file, instead of the options of a mechanism: the history of an Opacus "
+            "accountant, an event of dp_accounting, or a BandMFConfig of jax-privacy, as JSON.",
+            rich_help_panel=MECHANISM,
+        ),
+    ] = None
+    examples: Annotated[int | None, option(QUESTIONS["num_examples"])] = None
+    batch_size: Annotated[float | None, option(QUESTIONS["batch_size"])] = None
+    iterations: Annotated[int | None, option(QUESTIONS["iterations"])] = None
+    bands: Annotated[
+        int | None, counting("Number of diagonals of the strategy matrix. Default: 1.", rich_help_panel=MECHANISM)
+    ] = None
+    min_sep: MinSep = None
+    scheme: Annotated[
+        str | None, typer.Option(help="How batches are sampled. Default: min-sep.", rich_help_panel=MECHANISM)
+    ] = None
+    max_batch_size: MaxBatchSize = None
+    noise_multiplier: Annotated[
+        float | None,
+        measuring("Standard deviation of the noise divided by the clip norm.", rich_help_panel=MECHANISM),
+    ] = None
+
+    def mechanism(self, *more: Callable[[], object]) -> Any:
+        """Return the mechanism of the options; problems with any of them are reported together."""
+        from minsep.core import validation as validate
+
+        given = self._given()
+        needed = ("examples", "batch_size", "iterations", "noise_multiplier")
+        validate.all_of(*(functools.partial(_require, name, given, "a file with --from") for name in needed))
+        noise_multiplier = given.pop("noise_multiplier")
+        return Setting(**given).mechanism(noise_multiplier, *more)
+
+    def record(self, *more: Callable[[], object]) -> Any:
+        """Return what the file describes; problems with any of the options are reported together."""
+        from minsep.core import validation as validate
+        from minsep.reading import read_record
+
+        validate.all_of(self._check_alone, *more)
+        return read_record(self.source or "")
+
+    def _check_alone(self) -> None:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in self._given())
+        if flags:
+            raise ValueError(f"source is {str(self.source)!r}, which describes the whole run: omit {flags}.")
+
+    def _given(self) -> dict[str, Any]:
+        names = (field.name for field in fields(self) if field.name != "source")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+def _require(name: str, given: dict[str, Any], instead: str) -> None:
     if name not in given:
-        raise ValueError(f"{name} is missing: give it, or a certificate.")
+        raise ValueError(f"{name} is missing: give it, or {instead}.")
 
 
 def _refuse(name: str, value: Any) -> None:

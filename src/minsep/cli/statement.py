@@ -11,8 +11,6 @@ from minsep.cli.options import Force, Workers, command
 from minsep.cli.output import Files, print_table, say
 from minsep.cli.progress import Bar
 
-_SUFFIXES = {"markdown": ".md", "html": ".html", "json": ".json"}
-
 
 @command
 def statement(
@@ -26,12 +24,16 @@ def statement(
         typer.Option(parser=number, metavar="NUMBER", help="Delta of several runs together (default: their sum)."),
     ] = None,
     format: Annotated[
-        Literal["markdown", "html", "json"] | None,
-        typer.Option(help="The format (default: that of the output's name, or markdown).", rich_help_panel=OUTPUT),
+        Literal["markdown", "html", "json", "registry", "model-card"] | None,
+        typer.Option(
+            help="The format (default: that of the output's name, or markdown). registry is an entry for the OpenDP "
+            "deployments registry, model-card a block for a README on Hugging Face.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write to this file: .md, .html or .json.", rich_help_panel=OUTPUT),
+        typer.Option("--output", "-o", help="Write to this file: .md, .html, .json or .yaml.", rich_help_panel=OUTPUT),
     ] = None,
     force: Force = False,
     no_verify: Annotated[
@@ -44,14 +46,15 @@ def statement(
 ) -> None:
     """State what certificates guarantee: to whom, against whom, under which assumptions, and what is not covered.
 
-    Example: `minsep statement certificate.json -o statement.html`
+    Example: `minsep statement certificate.json -o statement.html`, or `minsep statement certificate.json --format
+    model-card`
     """
     import minsep
     from minsep.core import validation as validate
 
     files = Files(output=output, force=force)
     validate.all_of(*files.checks())
-    suffix = _suffix(format, output)
+    chosen = _chosen(format, output)
     with Bar("verifying and estimating"):
         result = minsep.statement(
             *certificates,
@@ -63,20 +66,23 @@ def statement(
             compute=minsep.Compute(workers=workers),
         )
     if output is None:
-        print(result.rendering(suffix)(), end="")
+        print(result.text(chosen), end="")
         return
-    files.write("output", result.save)
+    files.write("output", lambda path: result.save(path, chosen))
     print_table("Statement", {"Runs": f"{len(result.runs)}", **files.rows()})
     say(result.summary)
     files.finish()
 
 
-def _suffix(format: str | None, output: Path | None) -> str:
-    """Return the suffix of the format, which must be that of the output's name if both are given."""
-    requested = None if format is None else _SUFFIXES[format]
+def _chosen(format: str | None, output: Path | None) -> str:
+    """Return the format, which must be that of the output's name if both are given."""
+    from minsep.show.statements import SUFFIXES, format_of
+
     if output is None:
-        return requested or ".md"
-    if output.suffix not in _SUFFIXES.values() or requested not in (None, output.suffix):
-        names = "one of .md, .html and .json" if requested is None else requested
+        return format or "markdown"
+    if format is None and output.suffix in SUFFIXES.values():
+        return format_of(output.suffix)
+    if format is None or output.suffix != SUFFIXES[format]:
+        names = "one of .md, .html, .json and .yaml" if format is None else SUFFIXES[format]
         raise ValueError(f"output is {str(output)!r}, but its name must end with {names}.")
-    return output.suffix
+    return format

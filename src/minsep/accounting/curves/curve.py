@@ -155,18 +155,21 @@ class Curve:
         )
         return replace(self, exact=PointCurve(both, both), promised=promised)
 
-    def privacy_loss_distribution(self) -> Any:
+    def privacy_loss_distribution(self, width: float = 1e-4) -> Any:
         """Return the curve as a `PrivacyLossDistribution` of dp_accounting, which its accountants compose.
 
         It includes what rounding adds, and not the chance of an error: add `chance` to what comes out, once.
+
+        Args:
+            width: The spacing of privacy losses. They are rounded up.
         """
         if not self.runs.runs:
-            return losses_of(self.exact).losses
+            return losses_of(self.exact, width).losses
         remove, add = (
             tuple(zip(self._epsilons.tolist(), self.runs.delta(self.exact, self._epsilons, way).tolist(), strict=True))
             for way in DIRECTIONS
         )
-        return losses_of(PointCurve(remove, add)).losses
+        return losses_of(PointCurve(remove, add), width).losses
 
     def _at(self, epsilons: FloatArray, direction: Direction) -> FloatArray:
         """Return what is proven of a direction at each epsilon, the chance of an error included."""

@@ -1,4 +1,4 @@
-"""Curves from privacy loss distributions. Only this file and `sums` use dp_accounting.
+"""Curves from privacy loss distributions. Only this file and `sums` compute with dp_accounting.
 
 Its results are upper bounds, tight up to discretisation. A margin is added for what rounding in its Fourier transforms
 can have removed. Some attributes read here are private to dp_accounting, so its version is capped.

@@ -2,14 +2,16 @@
 
 from minsep.core.budget import most_true_positives
 from minsep.show.statements.composition import Composition, compose
-from minsep.show.statements.document import Statement, statement
+from minsep.show.statements.document import SUFFIXES, Statement, format_of, statement
 from minsep.show.statements.odds import estimated_true_positives
 
 __all__ = [
+    "SUFFIXES",
     "Composition",
     "Statement",
     "compose",
     "estimated_true_positives",
+    "format_of",
     "most_true_positives",
     "statement",
 ]

@@ -37,7 +37,12 @@ def people(unit: str) -> str:
 
 def protected(unit: str) -> Section:
     """Say who is protected, from whom, and in which outputs."""
-    rows = [
+    return Section("Who is protected", table=Table(("", ""), protected_rows(unit)))
+
+
+def protected_rows(unit: str) -> tuple[tuple[str, str], ...]:
+    """Return who is protected, from whom, and in which outputs: the unit first, then the neighbouring datasets."""
+    return (
         ("Unit of privacy", f"one {unit}" + (", with all of their examples" if unit == "user" else "")),
         (
             "Neighbouring datasets",
@@ -47,8 +52,7 @@ def protected(unit: str) -> Section:
         ("Trust model", "central: whoever runs the training sees the data; everybody else sees the output"),
         ("Output that is protected", "all noisy gradients of the run, so all weights after every step"),
         ("Use of the data that is covered", "the gradients of one training run"),
-    ]
-    return Section("Who is protected", table=Table(("", ""), tuple(rows)))
+    )
 
 
 def meaning(certificate: Certificate, estimates: list[float | None] | None) -> Section:
@@ -71,7 +75,7 @@ def meaning(certificate: Certificate, estimates: list[float | None] | None) -> S
             f"power. The attacker wants to know whether that {certificate.unit} was used. Guessing gives as many true "
             "positives as false positives. The table says how much better any attacker can do.",
             f"Epsilon is {epsilon:g}: whatever an attacker concludes from the output, the conclusion is at most "
-            f"{_times(epsilon)} times as likely with the {certificate.unit} as without, plus delta = {delta:g}; and "
+            f"{times(epsilon)} times as likely with the {certificate.unit} as without, plus delta = {delta:g}; and "
             "the reverse.",
         ),
         Table(tuple(headings), tuple(rows)),
@@ -207,7 +211,7 @@ def percentage(rate: float) -> str:
     return f"{min(-(-rate * 1e4 // 1) / 1e2, 100.0):g} %"
 
 
-def _times(epsilon: float) -> str:
+def times(epsilon: float) -> str:
     """Return e^epsilon, rounded up."""
     factor = math.exp(epsilon)
     return f"{math.ceil(10 * factor) / 10:,.1f}" if factor < 1e6 else rounded_up(factor)

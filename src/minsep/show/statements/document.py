@@ -14,14 +14,20 @@ from minsep.accounting import Certificate
 from minsep.accounting import verify as verify_certificate
 from minsep.core.budget import Budget, most_true_positives
 from minsep.core.files import write_whole
+from minsep.core.validation import choice
 from minsep.engine import LOCAL, Compute
 from minsep.mechanism import Mechanism
 from minsep.show.statements import content
 from minsep.show.statements.composition import Composition, compose
 from minsep.show.statements.content import Section, rounded_up
 from minsep.show.statements.markdown import as_markdown
+from minsep.show.statements.model_card import as_model_card
 from minsep.show.statements.odds import estimated_true_positives
+from minsep.show.statements.registry import as_registry_entry
 from minsep.show.templates import render
+
+SUFFIXES = {"markdown": ".md", "html": ".html", "json": ".json", "registry": ".yaml", "model-card": ".md"}
+"""The formats of a statement, and how the names of their files end. The first with a suffix is its default."""
 
 _UNNAMED = "certificate.json"
 
@@ -72,18 +78,36 @@ class Statement:
         return f"Privacy statement: {self.model}" if self.model else "Privacy statement"
 
     @property
+    def epsilon(self) -> float:
+        """The epsilon of all runs together."""
+        return (self.composition or self.runs[0].certificate).epsilon
+
+    @property
+    def delta(self) -> float:
+        """The delta of all runs together."""
+        return (self.composition or self.runs[0].certificate).delta
+
+    @property
+    def unit(self) -> str:
+        """Whose privacy it is, which is the same in all runs: an example or a user."""
+        return self.runs[0].certificate.unit
+
+    @property
+    def verified(self) -> bool:
+        """Whether all certificates were verified for this statement."""
+        return all(run.verified for run in self.runs)
+
+    @property
     def summary(self) -> str:
         """The guarantee in a sentence or two."""
-        first = self.runs[0].certificate
         on = f" on {self.data}" if self.data else ""
         what = f"This training run{on} is" if self.composition is None else f"These training runs{on} are together"
-        budget = self.composition or first
         conditional = any(run.certificate.conditional for run in self.runs)
         start = "CONDITIONAL on the assumptions below that are not proven. " if conditional else ""
-        unverified = "" if all(run.verified for run in self.runs) else " Not verified for this statement."
+        unverified = "" if self.verified else " Not verified for this statement."
         return (
-            f"{start}{what} ({rounded_up(budget.epsilon)}, {rounded_up(budget.delta)})-differentially private for "
-            f"{content.people(first.unit)}.{unverified}"
+            f"{start}{what} ({rounded_up(self.epsilon)}, {rounded_up(self.delta)})-differentially "
+            f"private for {content.people(self.unit)}.{unverified}"
         )
 
     @property
@@ -108,12 +132,10 @@ class Statement:
         return Section("Assumptions", items=tuple(dict.fromkeys(items)))
 
     def _check(self) -> Section:
-        names = [run.name or _UNNAMED for run in self.runs]
-        commands = "\n".join(f"minsep verify {shlex.quote(name)}" for name in dict.fromkeys(names))
         many = len(self.runs) > 1
         digests = tuple(
             (f"{name} (run {place})" if many else name, run.digest)
-            for place, (name, run) in enumerate(zip(names, self.runs, strict=True), 1)
+            for place, (name, run) in enumerate(zip(self.file_names, self.runs, strict=True), 1)
         )
         return Section(
             "How to check it",
@@ -123,8 +145,18 @@ class Statement:
                 "certificate.",
             ),
             content.Table(("certificate", "SHA-256"), digests),
-            code=commands,
+            code=self.commands,
         )
+
+    @property
+    def file_names(self) -> list[str]:
+        """The names of the certificates' files, or the usual name where a certificate has no file."""
+        return [run.name or _UNNAMED for run in self.runs]
+
+    @property
+    def commands(self) -> str:
+        """The commands that verify the certificates, one a line."""
+        return "\n".join(f"minsep verify {shlex.quote(name)}" for name in dict.fromkeys(self.file_names))
 
     def _versions(self) -> Section:
         versions: dict[str, set[str]] = {}
@@ -146,25 +178,38 @@ class Statement:
         """Return the statement as JSON, for programs."""
         return json.dumps(self._as_data(), indent=2, allow_nan=False)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def to_registry(self) -> str:
+        """Return an entry for the OpenDP deployments registry as YAML. What only the curator knows says TODO."""
+        return as_registry_entry(self)
+
+    def to_model_card(self) -> str:
+        """Return the block of a model card for the README of a repository on Hugging Face, as Markdown."""
+        return as_model_card(self)
+
+    def save(self, path: str | os.PathLike[str], format: str | None = None) -> None:
         """Write the statement to a file.
 
         Args:
-            path: The file. Its suffix says whether the statement is written as Markdown (.md), HTML (.html) or JSON
-                (.json).
+            path: The file.
+            format: The format: "markdown", "html", "json", "registry" or "model-card". By default the suffix of the
+                file says which: .md, .html, .json or .yaml (registry).
         """
-        write_whole(path, self.rendering(Path(path).suffix)().encode())
+        write_whole(path, self.text(format_of(Path(path).suffix) if format is None else format).encode())
 
-    def rendering(self, suffix: str) -> Callable[[], str]:
-        """Return what renders the statement for a suffix of a file's name.
+    def text(self, format: str) -> str:
+        """Return the statement in a format.
 
         Args:
-            suffix: The suffix, .md, .html or .json.
+            format: The format, as for `save`.
         """
-        renderings = {".md": self.to_markdown, ".html": self.to_html, ".json": self.to_json}
-        if suffix not in renderings:
-            raise ValueError(f"The file of a statement ends with {suffix!r}, but it must end with .md, .html or .json.")
-        return renderings[suffix]
+        renderings: dict[str, Callable[[], str]] = {
+            "markdown": self.to_markdown,
+            "html": self.to_html,
+            "json": self.to_json,
+            "registry": self.to_registry,
+            "model-card": self.to_model_card,
+        }
+        return renderings[choice(SUFFIXES, format=format)]()
 
     def _as_data(self) -> dict[str, Any]:
         return {
@@ -177,6 +222,19 @@ class Statement:
             "assumptions": list(self._assumptions().items),
             "not_covered": list(content.not_covered(self.runs[0].certificate).items),
         }
+
+
+def format_of(suffix: str) -> str:
+    """Return the format that files with a suffix have by default.
+
+    >>> format_of(".md"), format_of(".yaml")
+    ('markdown', 'registry')
+    """
+    for format, its_suffix in SUFFIXES.items():
+        if its_suffix == suffix:
+            return format
+    names = " or ".join(", ".join(dict.fromkeys(SUFFIXES.values())).rsplit(", ", 1))
+    raise ValueError(f"The file of a statement ends with {suffix!r}, but it must end with {names}.")
 
 
 def _run_as_data(run: CertifiedRun) -> dict[str, Any]:

@@ -9,26 +9,27 @@ _SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_<>[]|"})
 
 def as_markdown(title: str, summary: str, sections: Sequence[Section]) -> str:
     """Return the whole text."""
-    parts = [f"# {_plain(title)}", f"**{_plain(summary)}**"]
+    parts = [f"# {plain(title)}", f"**{plain(summary)}**"]
     for section in sections:
-        parts.append(f"## {_plain(section.heading)}")
-        parts += [_plain(paragraph) for paragraph in section.paragraphs]
+        parts.append(f"## {plain(section.heading)}")
+        parts += [plain(paragraph) for paragraph in section.paragraphs]
         if section.table is not None:
-            parts.append(_table(section.table))
+            parts.append(table(section.table))
         if section.items:
-            parts.append("\n".join(f"- {_plain(item)}" for item in section.items))
+            parts.append("\n".join(f"- {plain(item)}" for item in section.items))
         if section.code:
             parts.append(f"```bash\n{section.code}\n```")
     parts.append("Name, date and signature: ________________________________")
     return "\n\n".join(parts) + "\n"
 
 
-def _table(table: Table) -> str:
-    rows = [table.headings, tuple("---" for _ in table.headings), *table.rows]
-    return "\n".join("| " + " | ".join(map(_plain, row)) + " |" for row in rows)
+def table(content: Table) -> str:
+    """Return a table."""
+    rows = [content.headings, tuple("---" for _ in content.headings), *content.rows]
+    return "\n".join("| " + " | ".join(map(plain, row)) + " |" for row in rows)
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Return text that Markdown shows as it is; only code in backquotes stays code."""
     parts = " ".join(text.split()).split("`")
     if len(parts) % 2 == 0:
