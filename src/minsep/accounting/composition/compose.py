@@ -3,9 +3,12 @@
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
+
+from dp_accounting import DpEvent
 
 from minsep.accounting.certification import Certificate
 from minsep.accounting.certification import verify as check
@@ -84,7 +87,7 @@ class Composition:
         """The guarantee in words."""
         runs = "The run is" if self.count == 1 else f"The {self.count} runs together are"
         chance = (
-            f" Delta includes the {self.curve.chance:.3g} chance that a certificate is wrong, once for each certificate."
+            f" Delta includes the {self.curve.chance:.3g} chance that any of the certificates is wrong."
             if self.curve.chance
             else ""
         )
@@ -151,7 +154,7 @@ def compose(
         >>> certificate = minsep.certify(mechanism, epsilon=2.0, delta=1e-5)
         >>> together = compose([certificate, certificate, GaussianDpEvent(30.0)], delta=1e-5)
         >>> round(together.epsilon, 2), together.sum_of_epsilons
-        (2.62, inf)
+        (2.59, inf)
     """
     listed = list(items)
     if not listed or len(listed) > _MOST_ITEMS:
@@ -161,9 +164,7 @@ def compose(
     _check_together(certificates, accept_other_num_examples)
     if delta is None:
         if len(certificates) < len(parts):
-            raise ValueError(
-                "delta is None, but not all runs have a certificate: say which delta all may have together."
-            )
+            raise ValueError("delta is None, but not all runs have a certificate: say how large it may be.")
         delta = math.fsum(part.count * _promised(part).delta for part in parts)
     delta = validate.real(delta=delta, above=0, below=1)
     curve = _curve(parts)
@@ -171,12 +172,14 @@ def compose(
 
 
 def _curve(parts: tuple[Part, ...]) -> Curve:
-    exact = compose_curves(part.exact for part in parts for _ in range(part.count))
+    counted: Counter[DeltaCurve] = Counter()
+    for part in parts:
+        counted[part.exact] += part.count
+    exact = compose_curves(counted)
     runs = RoundedRuns()
     for part in parts:
         if part.certificate is not None:
-            for _ in range(part.count):
-                runs = runs + part.certificate.curve.runs
+            runs = runs + part.certificate.curve.runs.repeated(part.count)
     chance = math.fsum(part.certificate.curve.chance for part in parts if part.certificate is not None)
     budgets = [_promised(part) for part in parts]
     epsilon = math.fsum(part.count * budget.epsilon for part, budget in zip(parts, budgets, strict=True))
@@ -219,7 +222,8 @@ def _identity(item: Any) -> Hashable:
         return "certificate", item.to_json()
     if isinstance(item, Mechanism):
         return "mechanism", json.dumps(item.describe(), sort_keys=True)
-    return "event", id(item) if type(item).__repr__ is object.__repr__ else repr(item)
+    # Events say what they are; two losses are the same only if they are one object.
+    return "event", repr(item) if isinstance(item, DpEvent) else id(item)
 
 
 def _check_alone(certificate: Certificate, verify: bool, compute: Compute) -> None:

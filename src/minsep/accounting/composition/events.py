@@ -25,7 +25,7 @@ class CurveDpEvent(DpEvent):  # type: ignore[misc]  # dp_accounting has no types
         >>> accountant = CurveAccountant()
         >>> _ = accountant.compose(ComposedDpEvent([CurveDpEvent(certificate.curve), GaussianDpEvent(10.0)]))
         >>> round(accountant.get_epsilon(1e-5), 2)
-        1.92
+        1.87
     """
 
     curve: Curve
@@ -42,5 +42,5 @@ class CurveAccountant(PLDAccountant):  # type: ignore[misc]
             return super()._maybe_compose(event, count, do_compose)
         if do_compose:
             losses = event.curve.privacy_loss_distribution(self._value_discretization_interval)
-            self._pld = self._pld.compose(losses.self_compose(count))
+            self._pld: Any = self._pld.compose(losses.self_compose(count))
         return None

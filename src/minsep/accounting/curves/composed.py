@@ -31,15 +31,18 @@ _NEGLIGIBLE = 1e-14
 _LARGEST_LOSS = 256.0
 
 
-def compose_curves(curves: Iterable[DeltaCurve]) -> DeltaCurve:
+def compose_curves(curves: Iterable[DeltaCurve] | Counter[DeltaCurve]) -> DeltaCurve:
     """Return the curve of mechanisms one after the other, each of which may depend on what the others released.
 
     A single curve is returned as it is.
 
+    Args:
+        curves: The curves, or how many there are of each.
+
     >>> compose_curves([GaussianCurve(1.0), GaussianCurve(2.0), GaussianCurve(2.0)])
     GaussianCurve(shift=3.0, upper_bound=False)
     """
-    counted = Counter(curves)
+    counted = curves if isinstance(curves, Counter) else Counter(curves)
     if counted.total() == 1:
         return next(iter(counted))
     plain = {curve: count for curve, count in counted.items() if isinstance(curve, GaussianCurve)}

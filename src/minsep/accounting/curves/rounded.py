@@ -29,6 +29,10 @@ class RoundedRuns:
         """Return these runs and the others."""
         return RoundedRuns(self.runs + others.runs)
 
+    def repeated(self, count: int) -> "RoundedRuns":
+        """Return each of these runs as often: together they are one run with as many times the values."""
+        return RoundedRuns(tuple((strategy, count * values) for strategy, values in self.runs))
+
     def delta(self, exact: DeltaCurve, epsilons: FloatArray, direction: Direction) -> FloatArray:
         """Return the delta of the runs at epsilons of at least 0.
 
