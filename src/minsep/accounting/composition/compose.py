@@ -3,7 +3,6 @@
 import json
 import math
 import os
-from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -172,10 +171,7 @@ def compose(
 
 
 def _curve(parts: tuple[Part, ...]) -> Curve:
-    counted: Counter[DeltaCurve] = Counter()
-    for part in parts:
-        counted[part.exact] += part.count
-    exact = compose_curves(counted)
+    exact = compose_curves([(part.exact, part.count) for part in parts])
     runs = RoundedRuns()
     for part in parts:
         if part.certificate is not None:

@@ -5,8 +5,7 @@ same. They lie on one grid, to which each loss is rounded up, so that a composit
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -31,28 +30,29 @@ _NEGLIGIBLE = 1e-14
 _LARGEST_LOSS = 256.0
 
 
-def compose_curves(curves: Iterable[DeltaCurve] | Counter[DeltaCurve]) -> DeltaCurve:
+def compose_curves(counted: Sequence[tuple[DeltaCurve, int]]) -> DeltaCurve:
     """Return the curve of mechanisms one after the other, each of which may depend on what the others released.
 
-    A single curve is returned as it is.
-
     Args:
-        curves: The curves, or how many there are of each.
+        counted: Curves, and how many mechanisms have each. The curve of a single mechanism is returned as it is.
 
-    >>> compose_curves([GaussianCurve(1.0), GaussianCurve(2.0), GaussianCurve(2.0)])
+    >>> compose_curves([(GaussianCurve(1.0), 1), (GaussianCurve(2.0), 2)])
     GaussianCurve(shift=3.0, upper_bound=False)
     """
-    counted = curves if isinstance(curves, Counter) else Counter(curves)
-    if counted.total() == 1:
-        return next(iter(counted))
-    plain = {curve: count for curve, count in counted.items() if isinstance(curve, GaussianCurve)}
-    if len(plain) == len(counted):
-        squares = math.fsum(count * curve.shift**2 for curve, count in plain.items())
-        return GaussianCurve(math.sqrt(squares), any(curve.upper_bound for curve in plain))
-    width = max(map(_width, counted))
-    upper_bound = any(not isinstance(curve, ExactCurve) or curve.upper_bound for curve in counted)
-    parts = [(losses_of(curve, width), count) for curve, count in counted.items()]
-    return sum_of_losses(parts, upper_bound=upper_bound)
+    curves = [curve for curve, _ in counted]
+    if len(counted) == 1 and counted[0][1] == 1:
+        return curves[0]
+    if all(isinstance(curve, GaussianCurve) for curve in curves):
+        squares = math.fsum(count * curve.shift**2 for curve, count in counted if isinstance(curve, GaussianCurve))
+        return GaussianCurve(math.sqrt(squares), any(is_upper_bound(curve) for curve in curves))
+    width = max(map(_width, curves))
+    parts = [(losses_of(curve, width), count) for curve, count in counted]
+    return sum_of_losses(parts, upper_bound=any(map(is_upper_bound, curves)))
+
+
+def is_upper_bound(curve: DeltaCurve) -> bool:
+    """Whether a curve may lie above that of its mechanism by more than rounding."""
+    return not isinstance(curve, ExactCurve) or curve.upper_bound
 
 
 def losses_of(curve: DeltaCurve, width: float | None = None) -> PldCurve:
