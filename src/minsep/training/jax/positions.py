@@ -60,8 +60,8 @@ class Positions:
             kind = next((kind for kind in _KINDS if _is_usable(compiled, kind, size, parameters, examples)), None)
             if kind is None:
                 warnings.warn(
-                    "minsep takes examples one by one, which is slower. To see whether gradients depend on the places of "
-                    "examples in a micro-batch, it runs made-up examples, whose gradients are zero or not finite.",
+                    "minsep takes examples one by one, which is slower. To see whether gradients depend on the places "
+                    "of examples in a micro-batch, it runs made-up examples, whose gradients are zero or not finite.",
                     stacklevel=2,
                 )
                 return 1
