@@ -19,7 +19,7 @@ BATCH, CLIP_NORM = 2048, 1.0
 
 
 def bits(method, inputs, targets):
-    gradients = method(inputs, targets, lambda: [])
+    gradients = method(inputs, targets, list)
     return gradients.bits(list(method._objective.parameters))
 
 
@@ -43,7 +43,7 @@ def effect_on_natural_data(shape, seed):
     inputs, targets = torch.randn(BATCH, shape[0]), torch.randint(2, (BATCH,))
     sums = []
     for place in (0, 1):
-        gradients = method(inputs.roll(place, 0), targets.roll(place, 0), lambda: [])
+        gradients = method(inputs.roll(place, 0), targets.roll(place, 0), list)
         names = list(method._objective.parameters)
         factors = (CLIP_NORM / gradients.norms(names, None).clamp(min=CLIP_NORM)).double()
         factors[BATCH - 1 if place == 0 else 0] = 0.0  # the example that one of the two does not have
