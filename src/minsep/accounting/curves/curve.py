@@ -175,7 +175,10 @@ class Curve:
         """Return what is proven of a direction at each epsilon, the chance of an error included."""
         found = self.runs.delta(self.exact, np.minimum(epsilons, _LARGEST_EPSILON), direction) + self.chance
         for budget in self.promised:
-            found = np.where(epsilons >= budget.epsilon, np.minimum(found, budget.delta), found)
+            # That of the randomised response that tells as much as anything with this budget.
+            size = math.exp(budget.epsilon)
+            below = (1 - budget.delta) * np.maximum(size - np.exp(np.minimum(epsilons, _LARGEST_EPSILON)), 0.0)
+            found = np.minimum(found, budget.delta + below / (1 + size))
         return np.minimum(found, 1.0)
 
     @cached_property
@@ -188,7 +191,8 @@ class Curve:
             vertices, reach = np.zeros(0), 1.0
             while reach < _LARGEST_EPSILON and max(float(self.exact.delta(reach, way)) for way in DIRECTIONS) > _TAIL:
                 reach *= 1.25
-        return np.unique(np.concatenate([np.linspace(0.0, reach, _STEPS + 1), vertices]))
+        promised = [budget.epsilon for budget in self.promised]
+        return np.unique(np.concatenate([np.linspace(0.0, reach, _STEPS + 1), vertices, promised]))
 
     @cached_property
     def _deltas(self) -> dict[Direction, FloatArray]:
