@@ -22,6 +22,7 @@ def check_curve(curve: CurveProof, mechanism: Mechanism, level: float, alongside
     require(epsilons[0] >= 0 and epsilons[-1] <= _MOST_EPSILON, "an epsilon of the curve is out of its range")
     require(all(first < second for first, second in pairwise(epsilons)), "the epsilons of the curve do not increase")
     require(curve.attempts >= 1 and curve.samples >= 1 and curve.seed >= 0, "the curve has no valid samples")
+    require(all(law.samples >= 1 for law in curve.laws), "the curve has no valid samples")
     require(0 < curve.failure_probability < 1, "the chance that the curve errs is out of its range")
     for direction in DIRECTIONS:
         levels = curve.levels(direction)
@@ -48,4 +49,4 @@ def _is_proven(direct: Direct, drawn: list[Draws], place: int, level: float, cha
 def _drawn(recorded: SampledLaw, direct: Direct, curve: CurveProof, compute: Compute) -> Draws:
     law = law_from(recorded.law, direct.pair, direct.direction, direct.payoff)
     require_equal("log_constant", recorded.log_constant, law.log_constant)
-    return draw(law, curve.seed, curve.samples, compute)
+    return draw(law, curve.seed, recorded.samples, compute)

@@ -16,15 +16,16 @@ from minsep.engine import Compute
 from minsep.mechanism import Mechanism
 
 SAMPLES = 1 << 16
-"""Number of samples of each distribution of a curve."""
+"""Number of samples of a distribution of a curve, or of a part of them."""
 
 _POINTS = 65
 _LEAST_EPSILON = 1e-6  # bounds on truncation need one above 0
 _FURTHEST = 2.0  # in epsilons of the budget
-# The epsilons whose best distributions are drawn from, in epsilons of the budget, and bounds that end a search.
-_ANCHORS: dict[Direction, tuple[tuple[float, float], ...]] = {
-    "remove": ((0.25, 0.4), (1.5, 0.0)),
-    "add": ((0.5, 1.0), (1.0, 1.0), (1.5, 1.0)),
+# The epsilons whose best distributions are drawn from, in epsilons of the budget, bounds that end a search, and how many
+# times the samples. Those of `add` are quickly drawn, and have larger bounds.
+_ANCHORS: dict[Direction, tuple[tuple[float, float, int], ...]] = {
+    "remove": ((0.25, 0.4, 1), (1.5, 0.0, 1)),
+    "add": ((0.5, 1.0, 1), (0.8, 1.0, 4), (1.0, 1.0, 4), (1.2, 1.0, 4)),
 }
 
 
@@ -50,16 +51,17 @@ def prove_curve(
     """
     epsilons = (_LEAST_EPSILON, *np.linspace(0.0, _FURTHEST * prover.epsilon, _POINTS)[1:].tolist())
     directs = {way: Direct(mechanism, way, epsilons, level, prover.alongside) for way in DIRECTIONS}
-    laws = [law for direct in directs.values() for law in _laws(direct, prover.epsilon, prover.memory)]
-    chance = chance_of_each(failure_probability, len(laws), len(epsilons))
-    found = {way: [known_levels(direct)] for way, direct in directs.items()}
-    for place, law in enumerate(laws):
+    drawn = [each for direct in directs.values() for each in _laws(direct, prover.epsilon, prover.memory)]
+    named = tuple(SampledLaw(law.direction, law.describe(), law.log_constant, times * samples) for law, times in drawn)
+    chance, total = chance_of_each(failure_probability, len(named), len(epsilons)), sum(each.samples for each in named)
+    found, done = {way: [known_levels(direct)] for way, direct in directs.items()}, 0
+    for (law, _), recorded in zip(drawn, named, strict=True):
         if prover.progress is not None:
-            prover.progress(Progress("testing", f"curve, {law.direction}", place, len(laws), samples=place * samples))
-        make = partial(_levels, law, directs[law.direction], seed, samples, chance)
+            prover.progress(Progress("testing", f"curve, {law.direction}", done, total, samples=done))
+        make = partial(_levels, law, directs[law.direction], seed, recorded.samples, chance)
         name = f"curve for noise multiplier {mechanism.noise_multiplier:.6g}, {law.direction}"
         found[law.direction].append(prover.compute.remember(make, to_plain, _known, name))
-    named = tuple(SampledLaw(law.direction, law.describe(), law.log_constant) for law in laws)
+        done += recorded.samples
     remove, add = (lowest(found[direction]) for direction in DIRECTIONS)
     return CurveProof(failure_probability, attempts, samples, seed, named, epsilons, remove, add)
 
@@ -73,25 +75,25 @@ def _known(plain: object) -> Levels:
     return levels
 
 
-def _laws(direct: Direct, epsilon: float, memory: int) -> Iterator[BoundedLaw]:
-    """Yield distributions whose bounds are low at different epsilons, each once."""
+def _laws(direct: Direct, epsilon: float, memory: int) -> Iterator[tuple[BoundedLaw, int]]:
+    """Yield distributions whose bounds are low at different epsilons, each once, and how many times the samples."""
     if not direct.needs_samples:
         return
     pair = direct.pair
     plain = PlainLaw(pair, direct.direction, payoff=direct.payoff)
     known = [plain.describe()]
     if direct.direction == "add":  # cheap, and best at small epsilons
-        yield plain
-    for anchor, enough in _ANCHORS[direct.direction]:
+        yield plain, 1
+    for anchor, enough, times in _ANCHORS[direct.direction]:
         reduction = _nearest(direct, anchor * epsilon)
         if reduction is None:
             continue
         law = best_law(pair, direct.direction, reduction, memory, enough, direct.payoff)
         if law.describe() not in known:
             known.append(law.describe())
-            yield law
+            yield law, times
     if direct.direction == "remove" and len(known) == 1:
-        yield plain
+        yield plain, 1
 
 
 def _nearest(direct: Direct, anchor: float) -> float | None:
