@@ -17,6 +17,7 @@ from minsep.cli.bound import bound
 from minsep.cli.certify import calibrate, certify, delta, epsilon, verify
 from minsep.cli.compare import compare
 from minsep.cli.help import Group
+from minsep.cli.ledger import ledger
 from minsep.cli.options import Offering, in_flags
 from minsep.cli.output import say
 from minsep.cli.plan import plan
@@ -141,6 +142,7 @@ COMMANDS = (
     batches,
     bound,
     statement,
+    ledger,
     audit,
     serve,
 )
