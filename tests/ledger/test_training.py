@@ -1,12 +1,14 @@
 """Training that books itself: before its first batch, once, and not at all if it cannot."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import minsep
 from minsep.ledger import OverBudgetError
+from minsep.training.booking import Booking
 from tests.ledger.small import create
 from tests.training.adapters import ADAPTERS
 
@@ -106,3 +108,12 @@ def test_a_certificate_that_nobody_verified_is_verified_before_it_is_booked(cert
     with pytest.raises(ValueError, match="does not hold|proof|delta"):
         adapter.training(*adapter.arguments(4, "sgd"), quieter, **options)
     assert book.entries == ()
+
+
+@pytest.mark.parametrize(("curve_proof", "verifies"), [("points", True), (None, False)])
+def test_the_curve_of_a_certificate_is_verified_although_its_budget_was(tmp_path, curve_proof, verifies):
+    book, asked = create(tmp_path), []
+    book.add = lambda certificate, *, booking, verify: asked.append(verify)
+    certificate = SimpleNamespace(curve_proof=curve_proof)
+    Booking(book, certificate, EXAMPLES, verify=False).book(certificate)
+    assert asked == [verifies]

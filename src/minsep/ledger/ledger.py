@@ -216,7 +216,8 @@ class Ledger:
                 )
             epsilon, summed = charged(_charges(entries))
             return replace(together(entries), epsilon=epsilon, delta=summed)
-        composed = together(entries, delta=real(delta=delta or self._total.delta, above=0, below=1))
+        delta = self._total.delta if delta is None else real(delta=delta, above=0, below=1)
+        composed = together(entries, delta=delta)
         # An epsilon is found up to rounding, but what was added was within the total.
         exceeds = composed.delta == self._total.delta and composed.epsilon > self._total.epsilon
         return replace(composed, epsilon=self._total.epsilon) if exceeds and within(self._total, composed) else composed

@@ -34,7 +34,8 @@ class Booking:
         ledger: The ledger, or its file. None books nothing.
         certificate: The certificate of the run. A run without one cannot be booked.
         num_examples: Size of the dataset, which must be that of the ledger if the ledger says.
-        verify: Whether to verify the certificate.
+        verify: Whether to verify the certificate. One with a curve is always verified: whoever accepts a certificate
+            for a run checks its budget alone, but the ledger relies on the whole curve.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Booking:
         self.identifier: str | None = None
         """The identifier of the entry, which checkpoints hold; None before it is booked."""
         self._resumes = isinstance(ledger, Resumed)
-        self._verify = verify
+        self._verify = verify or (certificate is not None and certificate.curve_proof is not None)
         given = ledger.ledger if isinstance(ledger, Resumed) else ledger
         self._ledger = None if given is None else _opened(given)
         if self._ledger is None:

@@ -83,7 +83,7 @@ class PrivateTraining(Training):
             certificate that does not hold is refused.
         ledger: The ledger in which the run is booked, or its file. It is booked when everything else is in order and
             before the first batch is drawn; a run that would exceed the total raises `minsep.ledger.OverBudgetError`.
-            It needs a certificate, which is verified first if nobody has done so. None books nothing.
+            It needs a certificate, which is verified first unless that was done already. None books nothing.
         seed: A seed that makes the run reproducible, and is as secret as the data. None takes a key from the operating
             system.
 
