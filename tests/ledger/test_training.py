@@ -117,3 +117,27 @@ def test_the_curve_of_a_certificate_is_verified_although_its_budget_was(tmp_path
     certificate = SimpleNamespace(curve_proof=curve_proof)
     Booking(book, certificate, EXAMPLES, verify=False).book(certificate)
     assert asked == [verifies]
+
+
+@pytest.mark.filterwarnings("ignore")  # of transformers
+def test_a_hugging_face_trainer_books_its_run(certificate, tmp_path):
+    from transformers import BertConfig, BertForSequenceClassification, TrainingArguments
+
+    from minsep.training.huggingface import PrivateTrainer
+
+    book = create(tmp_path, epsilon=1.1 * minsep.compose([certificate], 1e-2).epsilon, delta=1e-2)
+    sizes = {"vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    model = BertForSequenceClassification(BertConfig(**sizes, intermediate_size=8))
+    data = [{"input_ids": [k, 3, 4], "labels": k % 2} for k in range(EXAMPLES)]
+    arguments = TrainingArguments(
+        str(tmp_path), per_device_train_batch_size=4, save_strategy="no", report_to="none", disable_tqdm=True
+    )
+    options = {"train_dataset": data, "clip_norm": 1.0, "ledger": book}
+    trainer = PrivateTrainer(model, arguments, certificate=certificate, **options)
+    assert book.entries == ()
+    trainer.train()
+    assert len(book.entries) == 1
+    with pytest.raises(OverBudgetError, match="nothing was added"):
+        PrivateTrainer(model, arguments, certificate=certificate, **options).train()
+    with pytest.raises(ValueError, match="only a run with a certificate can be booked"):
+        PrivateTrainer(model, arguments, mechanism=certificate.mechanism, **options)
