@@ -1,6 +1,7 @@
 """The pair of proven points, against random discrete pairs and high precision."""
 
 from fractions import Fraction
+from itertools import pairwise
 
 import mpmath
 import numpy as np
@@ -128,7 +129,7 @@ def test_the_curve_is_nowhere_below_the_exact_hull_however_steep(shape, places):
 def exact_height(hull, alpha):
     """The height of the hull at a size, with many digits."""
     vertices = [(mpmath.mpf(x.numerator) / x.denominator, mpmath.mpf(y.numerator) / y.denominator) for x, y in hull]
-    for (left, high), (right, low) in zip(vertices, vertices[1:], strict=False):
+    for (left, high), (right, low) in pairwise(vertices):
         if alpha <= right:
             return high + (low - high) * (alpha - left) / (right - left)
     return vertices[-1][1]
