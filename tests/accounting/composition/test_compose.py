@@ -93,6 +93,7 @@ def test_gaussian_points_compose_nearly_as_the_gaussian_mechanism():
 # --- certificates ------------------------------------------------------------------------------------------------
 
 STRATEGY = minsep.BandedToeplitz.optimal(iterations=60, bands=4)
+IDENTITY = minsep.BandedToeplitz.identity(iterations=50)
 
 
 @cache
@@ -128,14 +129,12 @@ def test_a_composition_is_never_worse_than_the_sum_of_its_budgets():
 
 def test_runs_for_different_units_or_sizes_do_not_compose():
     one = sampled(1)
-    users = minsep.Mechanism(
-        minsep.BandedToeplitz.identity(iterations=50), minsep.UserMinSep(0.01, 1, user_bound=2), 2.0
-    )
+    users = minsep.Mechanism(IDENTITY, minsep.UserMinSep(0.01, 1, user_bound=2), 2.0)
     assert users.scheme.unit == "user"
     with pytest.raises(ValueError, match="protect different units"):
         minsep.compose([one, users], 1e-2)
     cut = minsep.Mechanism(
-        minsep.BandedToeplitz.identity(iterations=50),
+        IDENTITY,
         minsep.Poisson(0.02),
         2.0,
         minsep.Truncation(60, num_examples=1000),
