@@ -1,4 +1,4 @@
-"""The mathematics of a certificate of a pipeline (docs/curves.md, section 6), by enumeration of random discrete pairs."""
+"""The mathematics of a certificate of a pipeline (docs/curves.md, section 6), by enumeration of random pairs."""
 
 import math
 from itertools import pairwise
