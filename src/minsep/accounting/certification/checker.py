@@ -79,6 +79,11 @@ def _check_terms(certificate: Certificate, mechanism: Mechanism) -> None:
     level, chance, delta = certificate.level, certificate.failure_probability, certificate.tested.delta
     require(certificate.epsilon > 0 and certificate.attempts >= 1, "epsilon or attempts is out of its range")
     require(0 < level <= delta < 1 and 0 <= chance < 1, "level or failure_probability is out of its range")
+    curve = certificate.curve_proof
+    if curve is not None:
+        share = curve.failure_probability
+        require(0 < share < 1 and curve.attempts >= 1, "the chance that the curve errs is out of its range")
+        require(_chance_of_curves(certificate) <= chance, "the chance that the curve errs is not part of delta")
     whole = (level + chance * (1 - level)) / delta
     unused = _UNUSED_SHARE_OF_DELTA if certificate.test == "fixed" else RELATIVE_TOLERANCE
     require(1 - unused <= whole <= 1 + 1e-12, "level and failure_probability do not make delta")
