@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from minsep.cli.curves import WithCurve, curve_rows
 from minsep.cli.options import (
     Cluster,
     Delta,
@@ -38,6 +39,7 @@ def certify(
     epsilon: Epsilon,
     delta: Delta,
     work: Work,
+    curve: WithCurve = False,
     journal: Journal = None,
     model_size: ModelSize = None,
     output: Output = None,
@@ -57,7 +59,7 @@ def certify(
     record = None if setting.source is None else setting.record(*checks)
     mechanism = setting.mechanism(*checks) if record is None else record.mechanism
     if record is not None and mechanism is None:
-        _check_without_samples(journal=journal, model_size=model_size)
+        _check_without_samples(journal=journal, model_size=model_size, curve=curve or None)
         _report_together(record, epsilon, delta, Files(output=output, force=force), json)
         return
     with Bar() as bar:
@@ -68,6 +70,7 @@ def certify(
             seed=work.seed,
             model_size=model_size,
             num_examples=setting.examples,
+            curve=curve,
             compute=work.compute,
             journal=journal,
             progress=bar.tell,
@@ -77,7 +80,7 @@ def certify(
         advice = "" if certificate.passed else _advice(mechanism, epsilon, delta)
     _report(certificate, files, json)
     if record is not None:
-        _say_assumptions(record, json, certificate.failure_probability if certificate.passed else 0.0)
+        say_assumptions(record, json, certificate.failure_probability if certificate.passed else 0.0)
     if advice:
         say(advice, to_error=json)
     _finish(certificate, files)
@@ -89,6 +92,7 @@ def calibrate(
     epsilon: Epsilon,
     delta: Delta,
     work: Work,
+    curve: WithCurve = False,
     journal: Journal = None,
     model_size: ModelSize = None,
     output: Output = None,
@@ -112,6 +116,7 @@ def calibrate(
             seed=work.seed,
             model_size=model_size,
             num_examples=setting.examples,
+            curve=curve,
             compute=work.compute,
             journal=journal,
             progress=bar.tell,
@@ -212,6 +217,7 @@ def _report(certificate: Any, files: Files, json: bool) -> None:
     rows = {"Mechanism": mechanism.name, "Noise multiplier": f"{mechanism.noise_multiplier:.5g}"}
     rows |= proof_rows(certificate)
     rows["Certified"] = outcome_in_words(certificate)
+    rows |= curve_rows(certificate)
     print_table(f"({certificate.epsilon:g}, {certificate.delta:g})-DP", rows | files.rows())
     say(certificate.statement)
     if files.note:
@@ -250,13 +256,13 @@ def _report_together(record: Any, epsilon: float, delta: float, files: Files, js
         rows["Within the budget"] = "yes" if within else "no"
         print_table(f"({epsilon:g}, {delta:g})-DP", rows | files.rows())
         say(result.statement)
-    _say_assumptions(record, json)
+    say_assumptions(record, json)
     files.finish()
     if not within:
         raise typer.Exit(REFUSED)
 
 
-def _say_assumptions(record: Any, json: bool, failure_probability: float = 0.0) -> None:
+def say_assumptions(record: Any, json: bool, failure_probability: float = 0.0) -> None:
     """Say what a file of another library does not show."""
     sentences = list(record.assumptions)
     if failure_probability > 0:

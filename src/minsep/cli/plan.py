@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from minsep.cli.certify import REFUSED, proof_rows
+from minsep.cli.curves import WithOrWithoutCurve, curve_rows
 from minsep.cli.help import OUTPUT
 from minsep.cli.options import MOST_EXAMPLES, QUESTIONS, Answers, Force, Journal, Json, Output, Work, command, option
 from minsep.cli.output import Files, print_grid, print_table, print_training, report_checks, say
@@ -43,6 +44,7 @@ def plan(
             rich_help_panel=TASK,
         ),
     ] = None,
+    curve: WithOrWithoutCurve = None,
     journal: Journal = None,
     output: Output = None,
     force: Force = False,
@@ -85,7 +87,7 @@ def plan(
     (request,) = requests
     bounds = _bounds(user_bound, edges)
     of_users = {name: value for name, value in request.fields.items() if name not in _OF_THE_GRAPH}
-    how: dict[str, Any] = {"seed": work.seed, "compute": work.compute, "journal": journal}
+    how: dict[str, Any] = {"seed": work.seed, "curve": curve, "compute": work.compute, "journal": journal}
     with Bar() as bar:
         users = None
         if edges is not None:
@@ -257,7 +259,7 @@ def _print(result: Any, files: dict[str, str]) -> None:
         **_margins(result),
         "Error saved by tuning": f"{100 * result.gain:.1f} %",
         "Largest stable clip norm of scaled Adam": f"{_largest_stable_clip_norm(result):.3g}",
-        **({} if result.estimated else proof_rows(result.certificate)),
+        **({} if result.estimated else proof_rows(result.certificate) | curve_rows(result.certificate)),
         **files,
     }
     what = "Estimate" if result.estimated else "Plan"
