@@ -180,7 +180,7 @@ class Curve:
 
     @cached_property
     def _epsilons(self) -> FloatArray:
-        """Epsilons that show the curve: evenly spaced ones, and its vertices."""
+        """Epsilons that show the curve: evenly spaced ones, its vertices, and those of promised budgets."""
         if isinstance(self.exact, PointCurve):
             vertices = self.exact.epsilons
             reach = float(vertices.max(initial=1.0))
@@ -188,7 +188,8 @@ class Curve:
             vertices, reach = np.zeros(0), 1.0
             while reach < _LARGEST_EPSILON and max(float(self.exact.delta(reach, way)) for way in DIRECTIONS) > _TAIL:
                 reach *= 1.25
-        return np.unique(np.concatenate([np.linspace(0.0, reach, _STEPS + 1), vertices]))
+        promised = [budget.epsilon for budget in self.promised]
+        return np.unique(np.concatenate([np.linspace(0.0, reach, _STEPS + 1), vertices, promised]))
 
     @cached_property
     def _deltas(self) -> dict[Direction, FloatArray]:
