@@ -167,3 +167,38 @@ def test_a_curve_that_cannot_be_exported_is_refused(options, sentence):
     refused = run("export", "quiet.json", *options)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.startswith(f"Error: {sentence}")
+
+
+SAMPLED = [*SETTING, *BUDGET, "--scheme", "poisson"]
+
+
+def test_checkpoints_are_certified_beside_the_run():
+    found = run("certify", *SAMPLED, "--at", 2, "--at", 4)
+    assert found.returncode == 0, found.stderr
+    assert sorted(path.name for path in Path.cwd().glob("certificate*")) == [
+        "certificate-at-2.json",
+        "certificate-at-4.json",
+        "certificate.json",
+    ]
+    whole = minsep.Certificate.load("certificate.json")
+    stopped = minsep.Certificate.load("certificate-at-4.json")
+    assert stopped.mechanism == whole.mechanism.prefix(4)
+    assert (stopped.attempts, whole.attempts) == (7, 7)
+    assert f"{stopped.curve.epsilon(0.01):.4g}" in found.stdout
+    assert "decided before it began, or by something public" in found.stdout
+    again = run("certify", *SAMPLED, "--at", 2, "-o", "certificate.json")
+    assert again.returncode == 2
+    assert "--at is 2, but its file 'certificate-at-2.json' exists" in again.stderr
+
+
+def test_checkpoints_as_json():
+    found = json.loads(run("certify", *SAMPLED, "--at", 4, "--json").stdout)
+    assert found["certificate"]["passed"]
+    assert found["checkpoints"]["4"]["passed"]
+    assert not list(Path.cwd().glob("certificate*"))
+
+
+def test_a_checkpoint_after_the_run_is_refused():
+    refused = run("certify", *SAMPLED, "--at", 9)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == "Error: --at is 9, but the run has only 8 iterations.\n"

@@ -1,11 +1,13 @@
 """`minsep certify`, `calibrate`, `verify`, `delta` and `epsilon`: how private a mechanism is."""
 
+import json as json_module
 import math
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from minsep.cli.checkpoints import Checkpoints, Stops
 from minsep.cli.curves import WithCurve, curve_rows
 from minsep.cli.options import (
     Cluster,
@@ -40,6 +42,7 @@ def certify(
     delta: Delta,
     work: Work,
     curve: WithCurve = False,
+    at: Checkpoints = None,
     journal: Journal = None,
     model_size: ModelSize = None,
     output: Output = None,
@@ -55,11 +58,12 @@ def certify(
     import minsep
 
     files = Files(output=output, journal=journal, force=force, keeps_certificate=not json)
-    checks = [*budget_checks(epsilon=epsilon, delta=delta), *work.check(), *files.checks()]
+    stops = Stops(at or [], output, force=force, kept=not json)
+    checks = [*budget_checks(epsilon=epsilon, delta=delta), *work.check(), *files.checks(), *stops.checks()]
     record = None if setting.source is None else setting.record(*checks)
     mechanism = setting.mechanism(*checks) if record is None else record.mechanism
     if record is not None and mechanism is None:
-        _check_without_samples(journal=journal, model_size=model_size, curve=curve or None)
+        _check_without_samples(journal=journal, model_size=model_size, curve=curve or None, at=at or None)
         _report_together(record, epsilon, delta, Files(output=output, force=force), json)
         return
     with Bar() as bar:
@@ -67,6 +71,7 @@ def certify(
             mechanism,
             epsilon,
             delta,
+            attempts=1 + stops.tests,
             seed=work.seed,
             model_size=model_size,
             num_examples=setting.examples,
@@ -78,7 +83,10 @@ def certify(
         if not certificate.passed:
             bar.show("estimating delta")
         advice = "" if certificate.passed else _advice(mechanism, epsilon, delta)
-    _report(certificate, files, json)
+        stopped = stops.certify(mechanism, certificate, model_size, work.compute, bar.tell)
+    _report(certificate, files, json, stopped)
+    if not json:
+        stops.report(stopped, delta)
     if record is not None:
         say_assumptions(record, json, certificate.failure_probability if certificate.passed else 0.0)
     if advice:
@@ -207,9 +215,13 @@ def outcome_in_words(certificate: Any) -> str:
     return ("CONDITIONAL, " if certificate.conditional else "") + ("yes" if certificate.passed else "no")
 
 
-def _report(certificate: Any, files: Files, json: bool) -> None:
+def _report(certificate: Any, files: Files, json: bool, stopped: dict[int, Any] | None = None) -> None:
     """Write and print a certificate; print all of it if it could not be written."""
     files.write_certificate(certificate)
+    if json and stopped:
+        content = {f"{end}": json_module.loads(one.to_json()) for end, one in stopped.items()}
+        print_json({"certificate": json_module.loads(certificate.to_json()), "checkpoints": content})
+        return
     if json:
         print(certificate.to_json())
         return
