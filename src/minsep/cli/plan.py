@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from minsep.cli.certify import REFUSED, proof_rows
+from minsep.cli.curves import WithOrWithoutCurve, curve_rows
 from minsep.cli.goal import Goal
 from minsep.cli.help import OUTPUT
 from minsep.cli.options import MOST_EXAMPLES, QUESTIONS, Answers, Force, Journal, Json, Output, Work, command, option
@@ -48,6 +49,7 @@ def plan(
             rich_help_panel=TASK,
         ),
     ] = None,
+    curve: WithOrWithoutCurve = None,
     journal: Journal = None,
     output: Output = None,
     force: Force = False,
@@ -94,7 +96,8 @@ def plan(
     (request,) = requests
     bounds = _bounds(user_bound, edges)
     of_users = {name: value for name, value in request.fields.items() if name not in _OF_THE_GRAPH}
-    how: dict[str, Any] = {"seed": work.seed, "compute": work.compute, "journal": journal}
+    curve = True if goal.needs_curve else curve
+    how: dict[str, Any] = {"seed": work.seed, "curve": curve, "compute": work.compute, "journal": journal}
     with Bar() as bar, warnings.catch_warnings():
         if goal.in_attackers_terms:  # delta is no chance of a failure then
             warnings.simplefilter("ignore", LargeDeltaWarning)
@@ -104,8 +107,7 @@ def plan(
             users = minsep.plan_users(graph, **of_users, user_bounds=bounds, progress=bar.tell, **how)
             result = users.recommended.plan
         else:
-            curve = True if goal.needs_curve else None
-            result = make_plan(replace(request, user_bound=bounds[0]), progress=bar.tell, curve=curve, **how)
+            result = make_plan(replace(request, user_bound=bounds[0]), progress=bar.tell, **how)
         files.write_certificate(result.certificate)
         if report is not None or plot is not None:
             from minsep.show.report import plot as draw
@@ -271,7 +273,7 @@ def _print(result: Any, files: dict[str, str]) -> None:
         **_margins(result),
         "Error saved by tuning": f"{100 * result.gain:.1f} %",
         "Largest stable clip norm of scaled Adam": f"{_largest_stable_clip_norm(result):.3g}",
-        **({} if result.estimated else proof_rows(result.certificate)),
+        **({} if result.estimated else proof_rows(result.certificate) | curve_rows(result.certificate)),
         **files,
     }
     what = "Estimate" if result.estimated else "Plan"

@@ -184,7 +184,7 @@ class Curve:
 
     @cached_property
     def _epsilons(self) -> FloatArray:
-        """Epsilons that show the curve: evenly spaced ones, and its vertices."""
+        """Epsilons that show the curve: evenly spaced ones, its vertices, and those of promised budgets."""
         if isinstance(self.exact, PointCurve):
             vertices = self.exact.epsilons
             reach = float(vertices.max(initial=1.0))
