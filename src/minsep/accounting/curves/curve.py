@@ -10,6 +10,8 @@ import numpy as np
 from minsep.accounting.curves.composed import losses_of
 from minsep.accounting.curves.points import PointCurve
 from minsep.accounting.curves.rounded import RoundedRuns
+from minsep.accounting.curves.trials import Trials, trials_of
+from minsep.accounting.curves.tuned import tuned_points
 from minsep.accounting.directions import DIRECTIONS, Direction
 from minsep.accounting.exact import DeltaCurve, GaussianCurve
 from minsep.core import validation as validate
@@ -17,6 +19,7 @@ from minsep.core.arrays import FloatArray
 from minsep.core.budget import Budget
 
 _STEPS = 4000  # between the epsilons at which a curve is looked at
+_STEPS_OF_A_PAIR = 4  # how many of these epsilons are one of a pair that stands for the curve
 _SPLITS = 800  # of an epsilon between two steps
 _TAIL = 1e-12
 _CLOSE = 1e-6
@@ -156,6 +159,28 @@ class Curve:
         )
         return replace(self, exact=PointCurve(both, both), promised=promised)
 
+    def tuned(self, trials: float | Trials = 10, law: str = "geometric") -> "Curve":
+        """Return the curve of the best of a secret, random number of such runs.
+
+        Each run draws its configuration at random from a public list, and all have this curve. Only the run with the
+        best score is released, and the score is a function of what the run released, and of public data.
+
+        Args:
+            trials: The expected number of runs, or a distribution such as `minsep.NegativeBinomial(10, eta=0.5)`.
+            law: The distribution, by name: "geometric", "logarithmic", "poisson" or "binomial" (at most twice the
+                expected number).
+
+        Examples:
+            >>> import minsep
+            >>> identity = minsep.BandedToeplitz.identity(iterations=1000)
+            >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.01), noise_multiplier=1.0)
+            >>> curve = minsep.certify(mechanism, epsilon=2.0, delta=1e-5).curve
+            >>> round(curve.epsilon(1e-5), 2), round(curve.tuned(trials=10).epsilon(1e-5), 2)
+            (1.83, 2.67)
+        """
+        points = tuned_points(self._points, trials_of(trials, law))
+        return Curve(points, chance=self.chance)
+
     def privacy_loss_distribution(self, width: float = 1e-4) -> Any:
         """Return the curve as a `PrivacyLossDistribution` of dp_accounting, which its accountants compose.
 
@@ -166,11 +191,20 @@ class Curve:
         """
         if not self.runs.runs:
             return losses_of(self.exact, width).losses
+        return losses_of(self._points, width).losses
+
+    @cached_property
+    def _points(self) -> PointCurve:
+        """What is proven without the chance of an error, rounding in the runs included, as the curve of one pair."""
+        if isinstance(self.exact, PointCurve) and not self.runs.runs:
+            return self.exact
+        vertices = self.exact.epsilons if isinstance(self.exact, PointCurve) else np.zeros(0)
+        epsilons = np.union1d(self._epsilons[::_STEPS_OF_A_PAIR], vertices)
         remove, add = (
-            tuple(zip(self._epsilons.tolist(), self.runs.delta(self.exact, self._epsilons, way).tolist(), strict=True))
+            tuple(zip(epsilons.tolist(), self.runs.delta(self.exact, epsilons, way).tolist(), strict=True))
             for way in DIRECTIONS
         )
-        return losses_of(PointCurve(remove, add), width).losses
+        return PointCurve(remove, add)
 
     def _at(self, epsilons: FloatArray, direction: Direction) -> FloatArray:
         """Return what is proven of a direction at each epsilon, the chance of an error included."""
