@@ -37,6 +37,7 @@ from minsep.accounting.estimation import (
     privacy_curve,
 )
 from minsep.accounting.exact import IN_WORDS as METHODS_IN_WORDS
+from minsep.accounting.exact import is_named, plain_event, read_event
 from minsep.accounting.importance import Law
 from minsep.accounting.pairs import ParticipationPair
 from minsep.accounting.reduction import cost_of_cutting
@@ -94,10 +95,13 @@ __all__ = [
     "fixed_sample_verifier",
     "has_exact_curve",
     "has_pair",
+    "is_named",
     "needs_samples",
     "not_certified",
     "pair_of",
+    "plain_event",
     "privacy_curve",
+    "read_event",
     "rung_seed",
     "supported",
     "verify",

@@ -111,10 +111,10 @@ class Curve:
         at all epsilons up to `mu_reach`. Behind that the curve may lie above the Gaussian one, as every curve from
         samples does far enough out.
         """
-        epsilons = self._epsilons[: np.searchsorted(self._epsilons, self.mu_reach, side="right")]
-        deltas = np.maximum(*self._deltas.values())[: epsilons.size]
         # Between two epsilons the curve is at most what it is at the first, and a Gaussian one at least at the second.
-        bounds, places = deltas[:-1], epsilons[1:]
+        size = max(int(np.searchsorted(self._epsilons, self.mu_reach)), 1)  # of those below the reach, 0 among them
+        bounds = np.maximum(*self._deltas.values())[:size]
+        places = np.append(self._epsilons[1:size], self.mu_reach)
 
         def excess(mu: float) -> float:
             return float((bounds - GaussianCurve(mu).delta(places, "remove")).max())
@@ -146,7 +146,8 @@ class Curve:
         def least(epsilon: float) -> float:
             return min(float((remove + sizes * self.exact.delta(epsilon - firsts, "add")).min()), 1.0)
 
-        both = tuple((epsilon, least(epsilon)) for epsilon in np.linspace(0.0, 2 * firsts[-1], _SPLITS + 1).tolist())
+        reach = min(2 * float(firsts[-1]), _LARGEST_EPSILON)
+        both = tuple((epsilon, least(epsilon)) for epsilon in np.linspace(0.0, reach, _SPLITS + 1).tolist())
         # Rounding is that of one run; the same proofs serve both steps.
         promised = tuple(
             Budget(2 * budget.epsilon, (1 + math.exp(budget.epsilon)) * budget.delta)
@@ -175,7 +176,10 @@ class Curve:
         """Return what is proven of a direction at each epsilon, the chance of an error included."""
         found = self.runs.delta(self.exact, np.minimum(epsilons, _LARGEST_EPSILON), direction) + self.chance
         for budget in self.promised:
-            found = np.where(epsilons >= budget.epsilon, np.minimum(found, budget.delta), found)
+            # That of the randomised response that tells as much as anything with this budget.
+            size = math.exp(budget.epsilon)
+            below = (1 - budget.delta) * np.maximum(size - np.exp(np.minimum(epsilons, _LARGEST_EPSILON)), 0.0)
+            found = np.minimum(found, budget.delta + below / (1 + size))
         return np.minimum(found, 1.0)
 
     @cached_property
@@ -186,10 +190,15 @@ class Curve:
             reach = float(vertices.max(initial=1.0))
         else:
             vertices, reach = np.zeros(0), 1.0
-            while reach < _LARGEST_EPSILON and max(float(self.exact.delta(reach, way)) for way in DIRECTIONS) > _TAIL:
+            # What rounding may add is left at every epsilon: more of the curve is not worth a look.
+            enough = max(_TAIL, 2 * self._exact_at(_LARGEST_EPSILON))
+            while reach < _LARGEST_EPSILON and self._exact_at(reach) > enough:
                 reach *= 1.25
         promised = [budget.epsilon for budget in self.promised]
         return np.unique(np.concatenate([np.linspace(0.0, reach, _STEPS + 1), vertices, promised]))
+
+    def _exact_at(self, epsilon: float) -> float:
+        return max(float(self.exact.delta(epsilon, way)) for way in DIRECTIONS)
 
     @cached_property
     def _deltas(self) -> dict[Direction, FloatArray]:
