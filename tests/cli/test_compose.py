@@ -128,7 +128,7 @@ def test_a_certificate_with_a_curve_has_more_rows():
     for row in ("True positives at 1 % false positives", "Gaussian mu", "If one example replaces", "10 such runs"):
         assert row in found.stdout
     assert "the sum is (10, 0.1)" in found.stdout
-    assert "doubling epsilon gives (2, 0.0372)" in found.stdout
+    assert "; doubled (2, 0.0372)" in found.stdout
 
 
 def test_an_exact_certificate_has_these_rows_without_asking():

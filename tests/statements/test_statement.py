@@ -123,7 +123,7 @@ def test_one_certificate_for_two_runs_counts_twice(exact):
 
 def test_runs_on_other_numbers_of_examples_are_refused_unless_accepted(exact):
     smaller, larger = (replace(exact, num_examples=number) for number in (100, 200))
-    with pytest.raises(ValueError, match="made for 100 and 200 examples"):
+    with pytest.raises(ValueError, match="for 100 and 200 examples"):
         minsep.statement(smaller, larger, estimate=False)
     assert minsep.statement(smaller, larger, estimate=False, accept_other_num_examples=True).composition.count == 2
 

@@ -43,10 +43,10 @@ def curve_rows(certificate: Any) -> dict[str, str]:
         return {}
     from minsep import compose
 
-    curve, epsilon, delta = certificate.curve, certificate.epsilon, certificate.delta
+    curve, delta = certificate.curve, certificate.delta
     rows = attacker_rows(curve, rates=(0.01,))
     rows[f"Gaussian mu, up to epsilon {curve.mu_reach:.4g}"] = f"{_up(curve.mu)}"
-    rows["If one example replaces another"] = _replaced(curve, epsilon, delta)
+    rows |= _replaced_rows(certificate)
     if _RUNS * delta < 1:
         together = compose([certificate] * _RUNS, _RUNS * delta)
         rows[f"{_RUNS} such runs"] = (
@@ -56,13 +56,21 @@ def curve_rows(certificate: Any) -> dict[str, str]:
     return rows
 
 
-def _replaced(curve: Any, epsilon: float, delta: float) -> str:
-    doubled = f"({2 * epsilon:g}, {_up((1 + math.exp(epsilon)) * delta)})"
-    try:
-        least = curve.replacing().epsilon(delta)
-    except ValueError:  # the proofs carry no delta that small
-        return f"{doubled}-DP"
-    return f"({_up(least)}, {delta:g})-DP; doubling epsilon gives {doubled}"
+def _replaced_rows(certificate: Any) -> dict[str, str]:
+    """Return what replacing one unit costs at delta, and at the delta that is proven where epsilon doubles."""
+    replacing, words = certificate.curve.replacing(), f"If one {certificate.unit} replaces another"
+    epsilon, delta = certificate.epsilon, certificate.delta
+    doubled = (1 + math.exp(epsilon)) * delta
+    rows = {}
+    for name, each, instead in (
+        (words, delta, ""),
+        ("The same, where doubling epsilon leads", doubled, f"; doubled ({2 * epsilon:g}, {_up(doubled)})"),
+    ):
+        try:
+            rows[name] = f"({_up(replacing.epsilon(each))}, {_up(each)})-DP{instead}"
+        except ValueError:  # the proofs carry no delta that small, or it is above 1
+            continue
+    return rows
 
 
 def _up(value: float) -> str:

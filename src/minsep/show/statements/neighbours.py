@@ -48,7 +48,7 @@ def section(adjacency: str, curve: Curve, epsilon: float, delta: float, unit: st
     if adjacency == "replace-one":
         found = guarantee(adjacency, curve, epsilon, delta)
         table = None if found is None else attackers(curve.replacing())
-        return Section(_if(adjacency, unit), (first, _how(unit, found is not None and found[1] == delta)), table)
+        return Section(_if(adjacency, unit), (first, _how(unit, curve, epsilon, delta, found)), table)
     article = "a" if unit == "user" else "an"
     return Section(
         _if(adjacency, unit),
@@ -70,14 +70,18 @@ def _if(adjacency: str, unit: str) -> str:
     return f"If one {unit} " + ("replaces another" if adjacency == "replace-one" else "is added or removed")
 
 
-def _how(unit: str, by_curve: bool) -> str:
+def _how(unit: str, curve: Curve, epsilon: float, delta: float, found: Guarantee | None) -> str:
     steps = f"Replacing one {unit} by another is two steps: one is zeroed out, and then the other takes its place. "
-    if by_curve:
+    if found is None or found[1] != delta:
         return steps + (
-            "The certified curve bounds both steps together, for every way to share epsilon between them. Doubling the "
-            "certified epsilon would also multiply delta by 1 + exp(epsilon)."
+            "The proofs carry no delta that small for both steps, so epsilon doubles, and delta is multiplied by "
+            "1 + exp(epsilon)."
         )
+    doubled = (1 + math.exp(min(epsilon, 700.0))) * delta
+    steps += "The certified curve bounds both steps together, for every way to share epsilon between them. "
+    if doubled >= 1:
+        return steps + "Doubling epsilon at the certified point alone would prove nothing."
     return steps + (
-        "The proofs carry no delta that small for both steps, so epsilon doubles, and delta is multiplied by "
-        "1 + exp(epsilon)."
+        f"At delta {rounded_up(doubled)} it proves epsilon {rounded_up(curve.replacing().epsilon(doubled))}, where "
+        f"doubling epsilon at the certified point alone gives {rounded_up(2 * epsilon)}."
     )
