@@ -9,7 +9,7 @@ from functools import cache
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -29,7 +29,7 @@ from tests.oracles.divergence import log_ratio
 from tests.oracles.participation import participation_law
 
 FALSE_ALARM = 1e-6
-SAMPLES = 1 << 11
+SAMPLES = 1 << 10
 
 
 def mechanism(scheme, sigma, iterations=60, bands=4, truncation=None):
@@ -126,7 +126,7 @@ def test_a_curve_is_nowhere_below_the_divergence_by_numerical_integration(name):
             assert certificate.curve.delta(epsilon, direction) >= found
 
 
-POINTS, REPETITIONS, Q = 64, 150, 0.5
+POINTS, REPETITIONS, Q = 64, 100, 0.5
 
 
 def curves_that_err(chance):
@@ -217,7 +217,7 @@ def slow_level(values, bound, target):
 samples = st.lists(st.floats(0, 1), min_size=5, max_size=24)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(samples, st.floats(0.1, 2.0), st.floats(0.5, 8.0))
 def test_the_least_level_is_that_of_a_slow_search(shares, bound, target):
     values = bound * np.array(shares) ** 4
@@ -226,7 +226,7 @@ def test_the_least_level_is_that_of_a_slow_search(shares, bound, target):
     assert found == bound or log_wealth_of(values, found, bound) >= target
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(samples, st.floats(0.1, 2.0), st.floats(1e-6, 0.999), st.floats(1e-6, 0.999))
 def test_the_wealth_grows_with_the_level(shares, bound, one, other):
     values = bound * np.array(shares)
@@ -234,7 +234,7 @@ def test_the_wealth_grows_with_the_level(shares, bound, one, other):
     assert log_wealth_of(values, low, bound) <= log_wealth_of(values, high, bound) + 1e-9
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.floats(1e-300, 1.0))
 def test_levels_are_rounded_up_to_few_digits(level):
     found = rounded_up(level)
@@ -337,18 +337,18 @@ def forgeries(content, generator, count):
 
 
 def immaterial(content, forged, path):
-    """Whether a change is none, or raises a level a little."""
+    """Whether a change is none, raises a level a little or to 1, or moves an epsilon where the curve is flat."""
     old, new = content["curve_proof"], forged["curve_proof"]
     if old == new:
         return True
-    for step in path[:-1]:
-        old, new = old[step], new[step]
-    if path[0] not in DIRECTIONS or len(path) != 2:
+    if len(path) != 2 or not isinstance(new[path[0]][path[1]], float | int):
         return False
-    before, after = old[path[1]], new[path[1]]
-    return (
-        isinstance(after, float | int) and before * (1 - 1e-4) <= after and (after <= before * (1 + 3e-4) or after == 1)
-    )
+    key, place = path
+    if key == "epsilons":
+        nearby = [old[way][max(place - 1, 0) : place + 2] for way in DIRECTIONS]
+        return all(max(levels) <= min(levels) * (1 + 1e-3) for levels in nearby)
+    before, after = old[key][place], new[key][place]
+    return key in DIRECTIONS and (before * (1 - 1e-4) <= after <= before * (1 + 3e-4) or after == 1)
 
 
 def check_forgeries(name, seed, count):
