@@ -69,6 +69,7 @@ def test_certificates_with_curves_hold(name):
     assert read == certificate
     result = minsep.verify(read)
     assert result.holds, result.reason
+    assert "epsilons of the curve" in result.caveats[-1]
 
 
 def test_a_curve_is_reproduced():
