@@ -171,6 +171,7 @@ def check(arguments):
         assert kept or "--force" in arguments
         new = {path for path in folder.iterdir() if path.name not in before}
         named = {part for argument in arguments for part in (argument, argument.partition("=")[2], argument[2:])}
+        named |= {"new.json"} if "link" in named else set()  # what the link points to
         by_default = {"certificate.json"} if "--json" not in arguments and "--estimate" not in arguments else set()
         assert {path.name for path in new} <= named | by_default, new
         assert not any((folder / "folder").iterdir())

@@ -6,6 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields, replace
 
 import pytest
+from dp_accounting import GaussianDpEvent
 
 import minsep
 from minsep import paper
@@ -45,6 +46,7 @@ def after(events):
 CERTIFY = {
     "model_size": (None, 100),
     "curve": (False, True),
+    "alongside": ((), (GaussianDpEvent(30.0),)),
     "mechanism": (MECHANISM, MECHANISM.with_noise_multiplier(0.91)),
     "epsilon": (2.0, 2.5),
     "delta": (1e-2, 2e-2),
@@ -58,6 +60,7 @@ CERTIFY = {
 CALIBRATE = {
     "model_size": (None, 100),
     "curve": (False, True),
+    "alongside": ((), (GaussianDpEvent(30.0),)),
     "strategy": (STRATEGY, minsep.BandedToeplitz.identity(iterations=20)),
     "scheme": (SCHEME, minsep.MinSep(rate=0.1, min_sep=5)),
     "truncation": (None, minsep.Truncation(500, 1000)),

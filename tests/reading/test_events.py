@@ -20,8 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minsep
+from minsep.accounting.exact.events import _TYPES, read_event
 from minsep.reading import write_event
-from minsep.reading.dp_events import _TYPES, DpEvents, _event, run_of
+from minsep.reading.dp_events import DpEvents, run_of
 
 shares = st.floats(0, 1)
 noises = st.floats(0, 1e6)
@@ -67,7 +68,7 @@ def read(text):
     """Return the event that JSON describes, before it becomes a mechanism."""
     content = json.loads(text)
     assert DpEvents.recognises(content)
-    return _event(content, 1)
+    return read_event(content)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True, database=None)

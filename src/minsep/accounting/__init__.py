@@ -4,6 +4,7 @@ Planning, reports, training, audits and the command line may import only these n
 """
 
 from minsep.accounting.certification import (
+    TESTS_OF_CHECKPOINT,
     Accepted,
     Calibration,
     Certificate,
@@ -17,6 +18,7 @@ from minsep.accounting.certification import (
     calibrate_exactly,
     certify,
     certify_by,
+    certify_checkpoints,
     exact_mechanism,
     not_certified,
     rung_seed,
@@ -35,6 +37,7 @@ from minsep.accounting.estimation import (
     privacy_curve,
 )
 from minsep.accounting.exact import IN_WORDS as METHODS_IN_WORDS
+from minsep.accounting.exact import is_named, plain_event, read_event
 from minsep.accounting.importance import Law
 from minsep.accounting.pairs import ParticipationPair
 from minsep.accounting.reduction import cost_of_cutting
@@ -53,6 +56,7 @@ from minsep.accounting.sequential import betting_verifier, fixed_sample_verifier
 __all__ = [
     "DIRECTIONS",
     "METHODS_IN_WORDS",
+    "TESTS_OF_CHECKPOINT",
     "Accepted",
     "Calibration",
     "Certificate",
@@ -79,6 +83,7 @@ __all__ = [
     "calibrate_exactly",
     "certify",
     "certify_by",
+    "certify_checkpoints",
     "compose",
     "cost_of_cutting",
     "epsilon_at_least",
@@ -90,10 +95,13 @@ __all__ = [
     "fixed_sample_verifier",
     "has_exact_curve",
     "has_pair",
+    "is_named",
     "needs_samples",
     "not_certified",
     "pair_of",
+    "plain_event",
     "privacy_curve",
+    "read_event",
     "rung_seed",
     "supported",
     "verify",

@@ -200,7 +200,10 @@ def _ids(column: Any, name: str, path: Path) -> NDArray[Any]:
         return ids
     if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
         raise ValueError(f"The file {str(path)!r} has {name} ids of type {kind}, but they must be integers or text.")
-    text = np.asarray(column.cast(kind)).astype(str)
+    try:
+        text = np.asarray(column.cast(kind)).astype(str)
+    except (pyarrow.ArrowException, UnicodeDecodeError):
+        raise ValueError(f"The file {str(path)!r} has {name} ids that are not valid text.") from None
     if (np.char.str_len(text) == 0).any():
         raise ValueError(f"Row {int(np.argmin(np.char.str_len(text)))} of {str(path)!r} has no {name} id.")
     return text

@@ -1,11 +1,14 @@
 """`minsep certify`, `calibrate`, `verify`, `delta` and `epsilon`: how private a mechanism is."""
 
+import json as json_module
 import math
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from minsep.cli.checkpoints import Checkpoints, Stops
+from minsep.cli.curves import WithCurve, curve_rows
 from minsep.cli.options import (
     Cluster,
     Delta,
@@ -38,6 +41,8 @@ def certify(
     epsilon: Epsilon,
     delta: Delta,
     work: Work,
+    curve: WithCurve = False,
+    at: Checkpoints = None,
     journal: Journal = None,
     model_size: ModelSize = None,
     output: Output = None,
@@ -53,11 +58,12 @@ def certify(
     import minsep
 
     files = Files(output=output, journal=journal, force=force, keeps_certificate=not json)
-    checks = [*budget_checks(epsilon=epsilon, delta=delta), *work.check(), *files.checks()]
+    stops = Stops(at or [], output, force=force, kept=not json)
+    checks = [*budget_checks(epsilon=epsilon, delta=delta), *work.check(), *files.checks(), *stops.checks()]
     record = None if setting.source is None else setting.record(*checks)
     mechanism = setting.mechanism(*checks) if record is None else record.mechanism
     if record is not None and mechanism is None:
-        _check_without_samples(journal=journal, model_size=model_size)
+        _check_without_samples(journal=journal, model_size=model_size, curve=curve or None, at=at or None)
         _report_together(record, epsilon, delta, Files(output=output, force=force), json)
         return
     with Bar() as bar:
@@ -65,9 +71,11 @@ def certify(
             mechanism,
             epsilon,
             delta,
+            attempts=1 + stops.tests,
             seed=work.seed,
             model_size=model_size,
             num_examples=setting.examples,
+            curve=curve,
             compute=work.compute,
             journal=journal,
             progress=bar.tell,
@@ -75,9 +83,12 @@ def certify(
         if not certificate.passed:
             bar.show("estimating delta")
         advice = "" if certificate.passed else _advice(mechanism, epsilon, delta)
-    _report(certificate, files, json)
+        stopped = stops.certify(mechanism, certificate, model_size, work.compute, bar.tell)
+    _report(certificate, files, json, stopped)
+    if not json:
+        stops.report(stopped, delta)
     if record is not None:
-        _say_assumptions(record, json, certificate.failure_probability if certificate.passed else 0.0)
+        say_assumptions(record, json, certificate.failure_probability if certificate.passed else 0.0)
     if advice:
         say(advice, to_error=json)
     _finish(certificate, files)
@@ -89,6 +100,7 @@ def calibrate(
     epsilon: Epsilon,
     delta: Delta,
     work: Work,
+    curve: WithCurve = False,
     journal: Journal = None,
     model_size: ModelSize = None,
     output: Output = None,
@@ -112,6 +124,7 @@ def calibrate(
             seed=work.seed,
             model_size=model_size,
             num_examples=setting.examples,
+            curve=curve,
             compute=work.compute,
             journal=journal,
             progress=bar.tell,
@@ -202,9 +215,13 @@ def outcome_in_words(certificate: Any) -> str:
     return ("CONDITIONAL, " if certificate.conditional else "") + ("yes" if certificate.passed else "no")
 
 
-def _report(certificate: Any, files: Files, json: bool) -> None:
+def _report(certificate: Any, files: Files, json: bool, stopped: dict[int, Any] | None = None) -> None:
     """Write and print a certificate; print all of it if it could not be written."""
     files.write_certificate(certificate)
+    if json and stopped:
+        content = {f"{end}": json_module.loads(one.to_json()) for end, one in stopped.items()}
+        print_json({"certificate": json_module.loads(certificate.to_json()), "checkpoints": content})
+        return
     if json:
         print(certificate.to_json())
         return
@@ -212,6 +229,7 @@ def _report(certificate: Any, files: Files, json: bool) -> None:
     rows = {"Mechanism": mechanism.name, "Noise multiplier": f"{mechanism.noise_multiplier:.5g}"}
     rows |= proof_rows(certificate)
     rows["Certified"] = outcome_in_words(certificate)
+    rows |= curve_rows(certificate)
     print_table(f"({certificate.epsilon:g}, {certificate.delta:g})-DP", rows | files.rows())
     say(certificate.statement)
     if files.note:
@@ -250,13 +268,13 @@ def _report_together(record: Any, epsilon: float, delta: float, files: Files, js
         rows["Within the budget"] = "yes" if within else "no"
         print_table(f"({epsilon:g}, {delta:g})-DP", rows | files.rows())
         say(result.statement)
-    _say_assumptions(record, json)
+    say_assumptions(record, json)
     files.finish()
     if not within:
         raise typer.Exit(REFUSED)
 
 
-def _say_assumptions(record: Any, json: bool, failure_probability: float = 0.0) -> None:
+def say_assumptions(record: Any, json: bool, failure_probability: float = 0.0) -> None:
     """Say what a file of another library does not show."""
     sentences = list(record.assumptions)
     if failure_probability > 0:

@@ -328,7 +328,7 @@ def budget_checks(**budget: float) -> list[Callable[[], object]]:
 class Answers(dict[str, Any]):
     """The answers to the questions of a request, by field: a group of options, of those that a command does not have.
 
-    A parameter of the command with the name of a question takes its place.
+    A parameter of the command with the name of a question takes its place, or a field of another group.
     """
 
 
@@ -380,8 +380,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     for name, parameter in signature.parameters.items():
         hint = hints[name]
         if hint is Answers:
-            groups[name] = _asking(set(signature.parameters))
-        elif inspect.isclass(hint) and is_dataclass(hint):
+            taken = {field.name for hint in hints.values() if _is_group(hint) for field in fields(hint)}
+            groups[name] = _asking(taken | set(signature.parameters))
+        elif _is_group(hint):
             groups[name] = _of_group(hint)
         own = [parameter.replace(annotation=hint, kind=inspect.Parameter.KEYWORD_ONLY)]
         parameters += map(_with_word, groups.get(name, own))
@@ -396,6 +397,10 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     with_groups.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     with_groups.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_groups
+
+
+def _is_group(hint: Any) -> bool:
+    return inspect.isclass(hint) and is_dataclass(hint)
 
 
 def _with_word(parameter: inspect.Parameter) -> inspect.Parameter:

@@ -3,6 +3,7 @@
 import json as json_module
 import shlex
 import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,15 +11,19 @@ from typing import Annotated, Any
 import typer
 
 from minsep.cli.certify import REFUSED, proof_rows
+from minsep.cli.curves import WithOrWithoutCurve, curve_rows
+from minsep.cli.goal import Goal
 from minsep.cli.help import OUTPUT
 from minsep.cli.options import MOST_EXAMPLES, QUESTIONS, Answers, Force, Journal, Json, Output, Work, command, option
 from minsep.cli.output import Files, print_grid, print_table, print_training, report_checks, say
 from minsep.cli.progress import Bar
+from minsep.core.budget import Budget, LargeDeltaWarning
 from minsep.planning.request import TASK
 
 _ROWS_SHOWN = 8
 _RELATIVE_ERROR_WORTH_SAYING = 1.05  # than the best by another workload, from where on it is said
 _LARGE_NOISE_MULTIPLIER = 10.0
+_ANY_BUDGET = {"epsilon": 1.0, "delta": 1e-6}  # while what is wrong with the budget is said already
 _OF_THE_GRAPH = ("num_examples", "user_bound", "graph", "attempts")
 
 
@@ -26,6 +31,7 @@ _OF_THE_GRAPH = ("num_examples", "user_bound", "graph", "attempts")
 def plan(
     *,
     examples: Annotated[int | None, option(QUESTIONS["num_examples"])] = None,
+    goal: Goal,
     answers: Answers,
     work: Work,
     edges: Annotated[
@@ -43,6 +49,7 @@ def plan(
             rich_help_panel=TASK,
         ),
     ] = None,
+    curve: WithOrWithoutCurve = None,
     journal: Journal = None,
     output: Output = None,
     force: Force = False,
@@ -67,13 +74,17 @@ def plan(
     keeps = not json and not answers["estimate"]
     files = Files(output=output, report=report, plot=plot, journal=journal, force=force, keeps_certificate=keeps)
     asked = {name: value for name, value in answers.items() if value is not None}
+    promised: list[Budget] = []
     requests: list[Request] = []
 
     def check_request() -> None:
         # How many examples of a graph are kept is known once the graph is read.
-        requests.append(Request.of(asked | {"num_examples": MOST_EXAMPLES if examples is None else examples}))
+        known: dict[str, Any] = {"num_examples": MOST_EXAMPLES if examples is None else examples}
+        known |= {"epsilon": promised[0].epsilon, "delta": promised[0].delta} if promised else _ANY_BUDGET
+        requests.append(Request.of(asked | known))
 
     validate.all_of(
+        lambda: promised.append(goal.budget()),
         check_request,
         lambda: _check_examples(examples, edges, answers["max_batch_size"]),
         lambda: _bounds(user_bound, edges),
@@ -85,8 +96,11 @@ def plan(
     (request,) = requests
     bounds = _bounds(user_bound, edges)
     of_users = {name: value for name, value in request.fields.items() if name not in _OF_THE_GRAPH}
-    how: dict[str, Any] = {"seed": work.seed, "compute": work.compute, "journal": journal}
-    with Bar() as bar:
+    curve = True if goal.needs_curve else curve
+    how: dict[str, Any] = {"seed": work.seed, "curve": curve, "compute": work.compute, "journal": journal}
+    with Bar() as bar, warnings.catch_warnings():
+        if goal.in_attackers_terms:  # delta is no chance of a failure then
+            warnings.simplefilter("ignore", LargeDeltaWarning)
         users = None
         if edges is not None:
             graph = minsep.AttributionGraph.from_edges(edges)
@@ -110,7 +124,7 @@ def plan(
     else:
         if users is not None:
             _print_users(users)
-        _print(result, files.rows(output="Certificate"))
+        _print(result, goal.rows(result.certificate) | files.rows(output="Certificate"))
         if files.note:
             print(files.note)
         if files.failed:
@@ -118,7 +132,9 @@ def plan(
         elif files.certificate is not None and result.certified:
             print_training(_lines(result, files.certificate, edges))
     files.finish()
-    if not (request.estimate or result.certified):
+    if not request.estimate and not goal.is_met(result.certificate):
+        if result.certified:
+            say(f"mu is certified as {result.certificate.curve.mu:.4g} only, above {goal.mu:g}: ask for a lower one.")
         raise typer.Exit(REFUSED)
 
 
@@ -257,7 +273,7 @@ def _print(result: Any, files: dict[str, str]) -> None:
         **_margins(result),
         "Error saved by tuning": f"{100 * result.gain:.1f} %",
         "Largest stable clip norm of scaled Adam": f"{_largest_stable_clip_norm(result):.3g}",
-        **({} if result.estimated else proof_rows(result.certificate)),
+        **({} if result.estimated else proof_rows(result.certificate) | curve_rows(result.certificate)),
         **files,
     }
     what = "Estimate" if result.estimated else "Plan"

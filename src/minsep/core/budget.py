@@ -3,12 +3,18 @@
 import math
 import warnings
 from dataclasses import dataclass
+from statistics import NormalDist
 
 from minsep.core import validation as validate
 
 _MOST_EPSILON = 700.0
+_LEAST_EPSILON, _MOST_MU = 1e-6, 30.0
+_LEAST_SHARE_OF_ADVANTAGE = 0.02  # of an epsilon, which must not be 0; it costs a hundredth of the advantage
 MOST_DELTA = 0.5
 """No run is promised this delta or a larger one."""
+
+
+_quantile = NormalDist().inv_cdf
 
 
 class LargeDeltaWarning(UserWarning):
@@ -37,6 +43,82 @@ class Budget:
 
     def __str__(self) -> str:
         return f"({self.epsilon:g}, {self.delta:g})-DP"
+
+    @classmethod
+    def against(cls, true_positives: float, false_positives: float) -> "Budget":
+        """Return a budget with which no attacker has more true positives at a rate of false positives.
+
+        Of all such budgets it is the one that a Gaussian mechanism meets with least noise. Its delta is no chance of a
+        failure: it is where a line touches the attackers' trade-off.
+
+        Args:
+            true_positives: The highest rate of true positives, above that of false positives.
+            false_positives: The rate of false positives.
+
+        Examples:
+            >>> budget = Budget.against(true_positives=0.05, false_positives=0.01)
+            >>> print(f"{budget.epsilon:.4f}, {budget.delta:.4f}")
+            1.3532, 0.0113
+            >>> most_true_positives(0.01, budget.epsilon, budget.delta) <= 0.05
+            True
+        """
+        low = validate.real(false_positives=false_positives, above=0, below=1)
+        high = validate.real(true_positives=true_positives, above=low, below=1)
+        cut = _quantile(1 - low)
+        mu = _quantile(high) + cut
+        epsilon = max(abs(mu * cut - mu**2 / 2), _LEAST_SHARE_OF_ADVANTAGE * (high - low))
+        # What either direction of the guarantee allows; rounded so that it still holds.
+        delta = max(high - math.exp(epsilon) * low, 1 - low - math.exp(epsilon) * (1 - high))
+        return cls(epsilon, check_delta(delta * (1 - 1e-12)))
+
+    @classmethod
+    def with_advantage(cls, advantage: float) -> "Budget":
+        """Return a budget with which no attacker's true positives exceed its false positives by more than this.
+
+        Args:
+            advantage: The largest difference of the two rates, between 0 and 1.
+
+        Examples:
+            >>> budget = Budget.with_advantage(0.1)
+            >>> most_true_positives(0.5, budget.epsilon, budget.delta) <= 0.6
+            True
+        """
+        advantage = validate.real(advantage=advantage, above=0, below=1)
+        epsilon = _LEAST_SHARE_OF_ADVANTAGE * advantage
+        # The total variation of an (epsilon, delta)-DP pair is at most 1 - 2 (1 - delta)/(1 + e^epsilon).
+        delta = 1 - (1 - advantage) * (1 + math.exp(epsilon)) / 2
+        return cls(epsilon, check_delta(delta * (1 - 1e-12)))
+
+    @classmethod
+    def gaussian(cls, mu: float, delta: float = 1e-5) -> "Budget":
+        """Return the epsilon that a Gaussian mechanism of sensitivity mu and noise 1 has at a delta, with that delta.
+
+        A mechanism with this budget need not tell as little as the Gaussian one elsewhere: `Curve.mu` says.
+
+        Args:
+            mu: The Gaussian parameter.
+            delta: The delta.
+
+        Examples:
+            >>> print(f"{Budget.gaussian(1.0).epsilon:.4f}")
+            4.3772
+        """
+        from scipy import optimize  # the command line imports this file, and rarely needs these
+        from scipy.special import log_ndtr
+
+        mu = validate.real(mu=mu, above=0, at_most=_MOST_MU)
+        delta = check_delta(delta)
+
+        def excess(epsilon: float) -> float:
+            first, second = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+            return float(first + math.log(max(-math.expm1(second - first), 1e-300))) - math.log(delta)
+
+        high = 1.0
+        while excess(high) > 0:
+            high *= 2
+        if excess(_LEAST_EPSILON) <= 0:
+            raise ValueError(f"mu is {mu:g}, but at delta {delta:g} that leaves no epsilon: choose a smaller delta.")
+        return cls(float(optimize.brentq(excess, _LEAST_EPSILON, high, xtol=1e-9)), delta)
 
 
 def check_delta(delta: float | None) -> float:

@@ -53,7 +53,8 @@ def minimise(
             if found <= value + _SUFFICIENT * length * slope:
                 break
         else:
-            return point
+            # The decrease is below rounding, so the full step is the best that is known, as above.
+            return point + step
         point, value, gradient = trial, found, its_gradient
     return point
 

@@ -344,7 +344,7 @@ def test_training_adds_the_noise_of_the_stream():
     before = weights_of(model).copy()
     trainer = PrivateTraining(
         model, loss, torch.optim.SGD(model.parameters(), lr=1.0), mech, seed=7, noise="device", num_examples=40,
-        clip_norm=2.0, expected_batch=4.0,
+        clip_norm=2.0, expected_batch=4.0, micro_batch=1,
     )  # fmt: skip
     train(trainer, steps=1)
     noisy = released(DeviceNoiseStream(mech, before.size, HOST, mech.noise_key(7)), before.size, clip_norm=2.0)

@@ -15,7 +15,11 @@ from tests.training.torch.huggingface import KINDS, batch_of, loss_of_model, mod
 from tests.training.torch.images import CLIP, EXAMPLES, KEPT, mechanism_of
 
 # peft asks transformers by a name that has changed.
-pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing. is deprecated:FutureWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing. is deprecated:FutureWarning"),
+    # Which sizes of a micro-batch a processor computes alike is its own affair.
+    pytest.mark.filterwarnings("ignore:On this processor, the last bits of gradients depend on the places:UserWarning"),
+]
 
 
 def seeds_of(part):

@@ -8,7 +8,9 @@ share the chance of an error, so the whole is (epsilon, delta)-DP.
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from minsep.accounting.certification.certificate import Certificate
 from minsep.accounting.certification.certify import SHARE_OF_CURVE, certify_by, dataset_size, with_curve
@@ -23,6 +25,7 @@ from minsep.accounting.estimation import (
     guessed_noise_multiplier,
 )
 from minsep.accounting.importance import DEFAULT_MEMORY, Law
+from minsep.accounting.reduction import Alongside
 from minsep.accounting.schemes import exact_curve_carries, fallback, has_exact_curve, has_pair, unsupported
 from minsep.accounting.sequential import betting_verifier
 from minsep.core import validation as validate
@@ -100,6 +103,7 @@ def calibrate(
     model_size: int | None = None,
     num_examples: int | None = None,
     curve: bool = False,
+    alongside: Sequence[Any] = (),
     compute: Compute = LOCAL,
     journal: str | os.PathLike[str] | None = None,
     progress: Listener | None = None,
@@ -125,6 +129,7 @@ def calibrate(
         model_size: As for `certify`.
         num_examples: As for `certify`.
         curve: As for `certify`.
+        alongside: As for `certify`.
         compute: As for `certify`.
         journal: As for `certify`.
         progress: A function that is called with how far the calibration is.
@@ -151,7 +156,8 @@ def calibrate(
     promise = Promise.of(design.strategy, budget, model_size)
     share = SHARE_OF_CURVE if curve else 0.0
     verifier = betting_verifier(promise.tested.delta, tests, failure_probability, share_of_curve=share)
-    prover = Prover(promise.tested.epsilon, verifier, memory)
+    others = Alongside.of(alongside)
+    prover = Prover(promise.tested.epsilon, verifier, memory, alongside=others)
     exactly = exact_curve_carries(design, promise.tested.delta) or not has_pair(design)
     if exactly and not has_exact_curve(design):
         raise unsupported(design.with_noise(1.0), "sampled")
@@ -166,11 +172,13 @@ def calibrate(
         "model_size": model_size,
         "num_examples": num_examples,
         "curve": curve,
+        "alongside": list(others.texts),
     }
     with begin(journal, "calibrate", inputs, seed, compute, progress) as run:
         if exactly:
             # Beside others that are tested, what is run must keep their level.
-            found = _exactly(design, promise, promise.tested.delta if attempts == 1 else verifier.level, run.seed)
+            level = promise.tested.delta if attempts == 1 else verifier.level
+            found = _exactly(design, promise, level, run.seed, others)
         else:
             prover = replace(prover, compute=run.compute, progress=run.progress)
             found = _Ladder(design, promise, prover, run.seed).calibrate(near)
@@ -185,19 +193,20 @@ def calibrate(
 def calibrate_exactly(design: Design, budget: Budget, seed: int, model_size: int | None = None) -> Calibration:
     """Return a design with an exact proof, at the level that tests before it leave: what is run if they reject."""
     promise = Promise.of(design.strategy, budget, model_size)
-    return _exactly(design, promise, betting_verifier(promise.tested.delta, _MOST_TESTS).level, seed)
+    level = betting_verifier(promise.tested.delta, _MOST_TESTS).level
+    return _exactly(design, promise, level, seed, Alongside())
 
 
-def _exactly(design: Design, promise: Promise, level: float, seed: int) -> Calibration:
-    mechanism = exact_mechanism(design, promise.tested.epsilon, level)
-    certificate = _certify_alone(mechanism, promise, seed)
+def _exactly(design: Design, promise: Promise, level: float, seed: int, alongside: Alongside) -> Calibration:
+    mechanism = exact_mechanism(design, promise.tested.epsilon, level, alongside=alongside)
+    certificate = _certify_exactly(mechanism, promise, seed, alongside)
     rungs = (Rung(mechanism.noise_multiplier, True, 0),)
     return Calibration(mechanism, certificate, promise.budget.epsilon, promise.budget.delta, rungs)
 
 
-def _certify_alone(mechanism: Mechanism, promise: Promise, seed: int) -> Certificate:
+def _certify_exactly(mechanism: Mechanism, promise: Promise, seed: int, alongside: Alongside) -> Certificate:
     """Return the certificate of a mechanism with an exact proof."""
-    prover = Prover(promise.tested.epsilon, betting_verifier(promise.tested.delta))
+    prover = Prover(promise.tested.epsilon, betting_verifier(promise.tested.delta), alongside=alongside)
     return certify_by(prover, mechanism, promise, seed)
 
 
@@ -210,8 +219,16 @@ class _Ladder:
         verifier = prover.verifier
         # What is run when all tests reject must be within their level, for the whole to be within delta.
         self._safe = fallback(design, verifier.level)
-        roughly = exact_mechanism(self._safe, self._budget.epsilon, verifier.level, _ROUGH_TOLERANCE, _ROUGH_SPACING)
+        roughly = exact_mechanism(
+            self._safe,
+            self._budget.epsilon,
+            verifier.level,
+            _ROUGH_TOLERANCE,
+            _ROUGH_SPACING,
+            alongside=prover.alongside,
+        )
         self._highest = roughly.noise_multiplier
+        self._others = prover.alongside.curve if prover.alongside else None
         self._laws: dict[Direction, Law] = {}
         self._rungs = [Rung(self._highest, True, 0)]
 
@@ -259,6 +276,7 @@ class _Ladder:
             _ESTIMATE_SEED,
             self._laws,
             self._prover.compute,
+            self._others,
         )
         gaps = [-math.expm1(slope * math.log(sigma / center)) for sigma in ladder]
         works = [size * outlook.samples(gap, target) for gap in gaps]
@@ -286,16 +304,18 @@ class _Ladder:
             laws=self._laws,
             compute=self._prover.compute,
             report=report,
+            others=self._others,
         )
 
     def _fall_back(self, refused: Certificate) -> Calibration:
         why = "; ".join(f"{proof.direction}: {proof.summary()}" for proof in refused.proofs if not proof.passed)
-        safe = exact_mechanism(self._safe, self._budget.epsilon, self._prover.verifier.level)
+        alongside = self._prover.alongside
+        safe = exact_mechanism(self._safe, self._budget.epsilon, self._prover.verifier.level, alongside=alongside)
         words = (
             f"{self._design} was not certified below noise multiplier {safe.noise_multiplier:.4g} ({why}), so this is "
             f"{safe.name}, which has an exact proof."
         )
-        return self._found(safe, _certify_alone(safe, self._promise, self._seed), words)
+        return self._found(safe, _certify_exactly(safe, self._promise, self._seed, alongside), words)
 
 
 def _design(strategy: Strategy | Design, scheme: Scheme | None, truncation: Truncation | None) -> Design:

@@ -20,6 +20,7 @@ from minsep.accounting.certification.curve_proof import CurveProof
 from minsep.accounting.certification.proofs import ExactProof, ImmediateProof, Proof
 from minsep.accounting.curves import Curve, Point, PointCurve, RoundedRuns
 from minsep.accounting.exact import DeltaCurve, spacing_for
+from minsep.accounting.reduction import Alongside
 from minsep.accounting.schemes import exact_curve
 from minsep.core.budget import Budget
 from minsep.core.files import write_whole
@@ -35,7 +36,8 @@ _WITHOUT_RESERVE = 2  # a format that kept nothing for rounding
 ADJACENCY = "zero-out"
 _MOST_BYTES = 2**30
 _DERIVED = ("passed", "conditional", "statement")
-_OPTIONAL = ("num_examples", "curve_proof")  # fields that a file need not have
+# Fields that a file need not have, with their values then.
+_OPTIONAL: dict[str, Any] = {"num_examples": None, "curve_proof": None, "alongside": []}
 _DESCRIPTION = "mechanism"  # the name of the description in a file
 
 
@@ -72,6 +74,8 @@ class Certificate:
         num_examples: The number of examples that it was planned or calibrated for, where that is known. No proof
             depends on it.
         curve_proof: What was proven at other epsilons, if it was asked for.
+        alongside: What runs beside the mechanism on the same data, as plain data. All that is proven is of both
+            together.
     """
 
     description: Description
@@ -94,6 +98,7 @@ class Certificate:
     format: int = FORMAT
     num_examples: int | None = None
     curve_proof: CurveProof | None = None
+    alongside: tuple[Description, ...] = ()
 
     def __post_init__(self) -> None:
         if self.num_examples is not None:
@@ -129,6 +134,11 @@ class Certificate:
         """Number of samples of both directions, and of the curve."""
         return sum(proof.samples for proof in self.proofs) + (self.curve_proof.drawn if self.curve_proof else 0)
 
+    @property
+    def has_curve(self) -> bool:
+        """Whether more than the certified point was proven: `curve` says more than the point then."""
+        return self.passed and (self.curve_proof is not None or self._proven_exactly)
+
     @cached_property
     def curve(self) -> Curve:
         """What is proven at every epsilon, from the proofs of this certificate. One that did not pass has no curve.
@@ -143,10 +153,15 @@ class Certificate:
         return Curve(self._exact_curve or self._proven_points, runs, self.failure_probability, promised)
 
     @property
+    def _proven_exactly(self) -> bool:
+        return all(isinstance(proof, ExactProof) for proof in self.proofs)
+
+    @property
     def _exact_curve(self) -> DeltaCurve | None:
-        if not all(isinstance(proof, ExactProof) for proof in self.proofs):
+        if not self._proven_exactly:
             return None
-        return exact_curve(self.mechanism, spacing_for(self.tested.epsilon))
+        curve = exact_curve(self.mechanism, spacing_for(self.tested.epsilon))
+        return Alongside.read(self.alongside).with_curve(curve)
 
     @property
     def _proven_points(self) -> PointCurve:
@@ -162,6 +177,8 @@ class Certificate:
     def statement(self) -> str:
         """What the certificate says, in words."""
         budget = f"({self.epsilon:g}, {self.delta:g})-DP"
+        if self.alongside:
+            budget = f"{budget} together with {Alongside.read(self.alongside).words}"
         if not self.passed:
             reasons = "; ".join(f"{proof.direction}: {proof.summary()}" for proof in self.proofs if not proof.passed)
             return f"Not certified as {budget}: {reasons}."
@@ -204,8 +221,8 @@ class Certificate:
         }
         if self.format == _WITHOUT_RESERVE:
             del content["reserve"]
-        for name in _OPTIONAL:
-            if content[name] is None:
+        for name, value in _OPTIONAL.items():
+            if content[name] == value:
                 del content[name]
         return json.dumps(content, indent=2, allow_nan=False)
 
@@ -241,7 +258,7 @@ class Certificate:
             )
         try:
             derived = {name: content.pop(name) for name in _DERIVED}
-            certificate = from_plain(cls, {**dict.fromkeys(_OPTIONAL), **_by_field(content)}, "The certificate")
+            certificate = from_plain(cls, {**_OPTIONAL, **_by_field(content)}, "The certificate")
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ChangedCertificateError(f"The certificate does not hold: the file was changed ({error})") from None
         if (derived["passed"], derived["conditional"]) != (certificate.passed, certificate.conditional):

@@ -1,7 +1,9 @@
 """Making certificates."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from minsep.accounting.certification.certificate import ADJACENCY, Certificate
 from minsep.accounting.certification.claims import Claim
@@ -12,6 +14,7 @@ from minsep.accounting.certification.prover import Prover, prove_exactly
 from minsep.accounting.directions import DIRECTIONS
 from minsep.accounting.exact import spacing_for
 from minsep.accounting.importance import DEFAULT_MEMORY
+from minsep.accounting.reduction import Alongside
 from minsep.accounting.schemes import exact_curve, has_pair
 from minsep.accounting.sequential import Verifier, betting_verifier
 from minsep.core import validation as validate
@@ -39,6 +42,7 @@ def certify(
     model_size: int | None = None,
     num_examples: int | None = None,
     curve: bool = False,
+    alongside: Sequence[Any] = (),
     compute: Compute = LOCAL,
     journal: str | os.PathLike[str] | None = None,
     progress: Listener | None = None,
@@ -67,6 +71,9 @@ def certify(
             if there is one.
         curve: Whether to prove delta at other epsilons as well, for `certificate.curve`: what attackers can do, and
             several runs together. It takes more samples, and half of the chance of an error. Exact curves need neither.
+        alongside: What else is released about the same data, such as a histogram: events of dp_accounting, and
+            mechanisms with exact curves. The budget is for all together. The noise of the mechanism hardly grows for
+            others that are much noisier, and no closed form is used for truncation.
         compute: Where samples are drawn. It does not change the result.
         journal: A file that holds what was drawn so far. The same call continues from there, after a crash and with any
             `compute`, and ends in the identical certificate.
@@ -96,7 +103,8 @@ def certify(
         max_samples,
         share_of_curve=SHARE_OF_CURVE if curve else 0.0,
     )
-    prover = Prover(promise.tested.epsilon, verifier, memory)
+    others = Alongside.of(alongside)
+    prover = Prover(promise.tested.epsilon, verifier, memory, alongside=others)
     inputs = {
         "mechanism": mechanism,
         "epsilon": budget.epsilon,
@@ -108,6 +116,7 @@ def certify(
         "model_size": model_size,
         "num_examples": num_examples,
         "curve": curve,
+        "alongside": list(others.texts),
     }
     with begin(journal, "certify", inputs, seed, compute, progress) as run:
         prover = replace(prover, compute=run.compute, progress=run.progress)
@@ -145,7 +154,7 @@ def certify_by(
         expected: The number of samples of `remove` that should suffice, where it is known.
     """
     verifier, budget = prover.verifier, promise.tested
-    curve = exact_curve(mechanism, spacing_for(budget.epsilon))
+    curve = prover.alongside.with_curve(exact_curve(mechanism, spacing_for(budget.epsilon)))
     if curve is not None:
         # Where samples may be drawn as well, a calibration is within delta only if whatever passes keeps their level.
         exact_only = curve.carries(budget.delta) or not has_pair(mechanism.design)
@@ -171,18 +180,8 @@ def with_curve(
     """
     if not certificate.passed or all(isinstance(proof, ExactProof) for proof in certificate.proofs):
         return certificate
-    proven = prove_curve(
-        certificate.mechanism,
-        certificate.tested.epsilon,
-        certificate.level,
-        prover.verifier.failure_probability_of_curve / attempts,
-        attempts,
-        seed,
-        prover.memory,
-        samples,
-        prover.compute,
-        prover.progress,
-    )
+    chance = prover.verifier.failure_probability_of_curve / attempts
+    proven = prove_curve(prover, certificate.mechanism, certificate.level, chance, attempts, seed, samples)
     return replace(certificate, curve_proof=proven)
 
 
@@ -223,4 +222,5 @@ def _certificate(
         memory=prover.memory,
         date=today(),
         versions=library_versions(),
+        alongside=prover.alongside.records,
     )

@@ -30,7 +30,7 @@ from minsep.accounting.certification.proofs import (
 from minsep.accounting.directions import DIRECTIONS
 from minsep.accounting.exact import spacing_for
 from minsep.accounting.importance import BoundedLaw, PlainLaw, add_bound, law_from
-from minsep.accounting.reduction import reduction_for, unreduced
+from minsep.accounting.reduction import Alongside, reduction_for, unreduced
 from minsep.accounting.schemes import exact_curve
 from minsep.accounting.sequential import MOST_LEVEL, Wealth, false_pass_probability
 from minsep.core.budget import Budget
@@ -49,13 +49,15 @@ def check(certificate: Certificate, compute: Compute, *, curve: bool = True) -> 
     same = json.loads(json.dumps(mechanism.describe())) == json.loads(json.dumps(certificate.description))
     require(same, "the mechanism is not described in the canonical form")
     _check_terms(certificate, mechanism)
+    alongside = Alongside.of([*Alongside.read(certificate.alongside).items])
+    require(list(alongside.records) == list(certificate.alongside), "what runs alongside is not in the canonical form")
     for direction, proof in zip(DIRECTIONS, certificate.proofs, strict=True):
         require(proof.direction == direction, f"the proof of {direction} is of {proof.direction}")
         require(proof.passed, f"{direction} was refused: {proof.summary()}")
     for proof in sorted(certificate.proofs, key=lambda proof: proof.samples):  # what is quick to refuse comes first
-        _check_proof(proof, certificate, mechanism, compute)
+        _check_proof(proof, certificate, mechanism, alongside, compute)
     if curve and certificate.curve_proof is not None:
-        check_curve(certificate.curve_proof, mechanism, certificate.level, compute)
+        check_curve(certificate.curve_proof, mechanism, certificate.level, alongside, compute)
 
 
 def _chance_of_curves(certificate: Certificate) -> float:
@@ -87,10 +89,13 @@ def _check_terms(certificate: Certificate, mechanism: Mechanism) -> None:
     require(1 - unused <= whole <= 1 + 1e-12, "level and failure_probability do not make delta")
 
 
-def _check_proof(proof: Proof, certificate: Certificate, mechanism: Mechanism, compute: Compute) -> None:
+def _check_proof(
+    proof: Proof, certificate: Certificate, mechanism: Mechanism, alongside: Alongside, compute: Compute
+) -> None:
     epsilon, direction = certificate.tested.epsilon, proof.direction
+    payoff = alongside.payoff(direction)
     if isinstance(proof, ExactProof):
-        curve = exact_curve(mechanism, spacing_for(epsilon))
+        curve = alongside.with_curve(exact_curve(mechanism, spacing_for(epsilon)))
         require(curve is not None and curve.method == proof.method, f"there is no {proof.method} curve")
         delta = math.nan if curve is None else float(curve.delta(epsilon, direction))
         require_equal("delta", proof.delta, delta)
@@ -101,8 +106,8 @@ def _check_proof(proof: Proof, certificate: Certificate, mechanism: Mechanism, c
         # More noise is never less private.
         require(proof.noise_multiplier <= mechanism.noise_multiplier, "a proof has more noise than the mechanism")
         mechanism = mechanism.with_noise_multiplier(proof.noise_multiplier)
-    if certificate.test == "fixed":  # the paper's verifier takes nothing off
-        reduction = unreduced(mechanism, epsilon)
+    if certificate.test == "fixed" or alongside:  # the paper's verifier takes nothing off
+        reduction = unreduced(mechanism, epsilon, payoff.infinite)
     else:
         reduction = reduction_for(mechanism, epsilon, direction, proof.claim.truncation_rounds)
     pair, claim = reduction.pair, claim_of(reduction, direction, certificate.level)
@@ -111,21 +116,21 @@ def _check_proof(proof: Proof, certificate: Certificate, mechanism: Mechanism, c
     require(direction == "remove" or not pair.upper_bound or isinstance(proof, ImmediateProof), "`add` is not covered")
     match proof:
         case ImmediateProof():
-            require(is_immediate(reduction, direction), "delta is not 0 there")
+            require(is_immediate(reduction, direction, payoff), "delta is not 0 there")
         case TangentProof():
             tangent = pair.tangent(proof.tangent_distance)
-            require(tangent is not None and direction == "add", "there is no tangent")
+            require(tangent is not None and direction == "add" and not alongside, "there is no tangent")
             bound = math.nan if tangent is None else add_bound(tangent, claim.epsilon)
             require_equal("bound", proof.bound, bound)
             require(bound <= claim.level, f"the bound {bound:g} is above the level {claim.level:g}")
         case MomentProof():
             moments = pair.moments
-            require(moments is not None and direction == "add", "there is no moment")
+            require(moments is not None and direction == "add" and not alongside, "there is no moment")
             bound = math.nan if moments is None else moments.bound(claim.epsilon, proof.order)
             require_equal("bound", proof.bound, bound)
             require(bound <= claim.level, f"the bound {bound:g} is above the level {claim.level:g}")
         case BoundProof():
-            law = law_from(proof.law, pair, direction)
+            law = law_from(proof.law, pair, direction, payoff)
             bound = law.upward_bound(claim.epsilon)
             _require_law(proof, law, bound)
             require(bound <= claim.level, f"the bound {bound:g} is above the level {claim.level:g}")
@@ -134,8 +139,10 @@ def _check_proof(proof: Proof, certificate: Certificate, mechanism: Mechanism, c
             require_equal("false_pass_probability", proof.false_pass_probability, chance)
             require(chance > 0 and proof.samples >= 1, "a test needs samples and a chance of an error")
             if isinstance(proof.outcome, BettingOutcome):
-                _check_wealth(proof, proof.outcome, claim, law_from(proof.law, pair, direction), chance, compute)
+                law = law_from(proof.law, pair, direction, payoff)
+                _check_wealth(proof, proof.outcome, claim, law, chance, compute)
             elif isinstance(proof.outcome, AverageOutcome):
+                require(not alongside, "an average is of a mechanism alone")
                 require(proof.law == PlainLaw(pair, direction).describe(), "an average is of plain samples")
                 _check_average(proof, proof.outcome, claim, PlainLaw(pair, direction), chance, compute)
             else:

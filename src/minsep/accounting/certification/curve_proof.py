@@ -17,11 +17,13 @@ class SampledLaw:
         direction: The direction that its samples are about.
         law: The distribution.
         log_constant: The logarithm of the normaliser of the distribution.
+        samples: The number of samples.
     """
 
     direction: Direction
     law: Description
     log_constant: float
+    samples: int
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class CurveProof:
     Attributes:
         failure_probability: A bound on the probability that any of the levels is too low.
         attempts: The most curves that are made, of which one is relied on.
-        samples: The number of samples of each distribution.
+        samples: The number of samples that the prover was given, of which each distribution has a multiple.
         seed: The number that the samples come from.
         laws: The distributions.
         epsilons: The epsilons, in increasing order, of the mechanism in exact numbers.
@@ -68,7 +70,7 @@ class CurveProof:
     @property
     def drawn(self) -> int:
         """Number of samples of all distributions."""
-        return self.samples * len(self.laws)
+        return sum(law.samples for law in self.laws)
 
     def summary(self) -> str:
         """Return in words what was proven, and how."""

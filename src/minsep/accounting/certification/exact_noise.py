@@ -7,6 +7,7 @@ from functools import partial
 from minsep.accounting.directions import DIRECTIONS
 from minsep.accounting.estimation import ESTIMATED_DIGITS, noise_at_target
 from minsep.accounting.exact import ExactCurve, spacing_for
+from minsep.accounting.reduction import Alongside
 from minsep.accounting.schemes import exact_curve, unsupported
 from minsep.core.identity import to_digits
 from minsep.mechanism import NOISE_DIGITS, Design, Mechanism
@@ -24,6 +25,7 @@ def exact_mechanism(
     tolerance: float = 1e-4,
     finest: float = _FINE_SPACING,
     guess: float = 1.0,
+    alongside: Alongside | None = None,
 ) -> Mechanism:
     """Return the mechanism with the smallest noise multiplier that the exact curve of its design allows.
 
@@ -33,6 +35,7 @@ def exact_mechanism(
         tolerance: How far the noise multiplier may be above the smallest one, relative to it. It is at least 2e-5.
         finest: The finest spacing of losses.
         guess: The first noise multiplier to try.
+        alongside: What runs beside the mechanism, if anything.
 
     >>> import minsep
     >>> design = minsep.Design(minsep.BandedToeplitz.identity(iterations=25), minsep.Unamplified(1, 25))
@@ -45,6 +48,8 @@ def exact_mechanism(
     def curve_at(sigma: float, spacing: float = _FINE_SPACING) -> ExactCurve:
         mechanism = design.with_noise(sigma)
         curve = exact_curve(mechanism, wider * max(spacing, finest))
+        if alongside is not None:
+            curve = alongside.with_curve(curve)
         if curve is None:
             raise unsupported(mechanism, "exact")
         if not curve.carries(delta):

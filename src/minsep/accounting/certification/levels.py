@@ -6,23 +6,27 @@ docs/curves.md, section 1. Prover and checker share this file, which chooses not
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
 from scipy import optimize
 
 from minsep.accounting.certification.claims import is_immediate
+from minsep.accounting.certification.curve_proof import NOTHING
 from minsep.accounting.directions import Direction
-from minsep.accounting.importance import BoundedLaw, best_tangent, shared, upward_values
+from minsep.accounting.importance import BoundedLaw, Payoff, best_tangent, shared
 from minsep.accounting.pairs import Pair
-from minsep.accounting.reduction import Reduction, best_reduction
+from minsep.accounting.reduction import Alongside, Reduction, Shift, best_reduction, unreduced
 from minsep.accounting.sequential import log_wealth_of, values_are_valid
 from minsep.core.arrays import FloatArray
 from minsep.engine import Compute
 from minsep.mechanism import Mechanism
 from minsep.randomness import Key
+
+Levels = tuple[float, ...]
+"""A level at each epsilon of a curve; 1 where nothing is proven."""
 
 _CLOSE = 1e-4  # how far a level may be above the least one, relative to it
 _DIGITS = 5
@@ -39,16 +43,30 @@ class Direct:
         direction: The direction.
         epsilons: The epsilons, in increasing order.
         level: The delta at which the mechanism was tested, by which bounds on truncation are chosen.
+        alongside: What runs beside the mechanism, and is part of what is proven.
     """
 
     mechanism: Mechanism
     direction: Direction
     epsilons: tuple[float, ...]
     level: float
+    alongside: Alongside = field(default_factory=Alongside)
+
+    @property
+    def payoff(self) -> Payoff:
+        """What a test sums up."""
+        return self.alongside.payoff(self.direction)
+
+    def is_immediate(self, reduction: Reduction) -> bool:
+        """Whether nothing is left to show at an epsilon."""
+        return is_immediate(reduction, self.direction, self.payoff)
 
     @cached_property
     def reductions(self) -> tuple[Reduction | None, ...]:
         """What is left to show at each epsilon; None where it is about another pair than at the largest."""
+        if self.alongside:
+            one, terms = unreduced(self.mechanism, 0.0), self.payoff.infinite
+            return tuple(Reduction(one.pair, Shift(epsilon, terms)) for epsilon in self.epsilons)
         found = [best_reduction(self.mechanism, each, self.level, self.direction) for each in self.epsilons]
         return tuple(one if one.pair == found[-1].pair else None for one in found)
 
@@ -62,21 +80,21 @@ class Direct:
     @cached_property
     def known(self) -> tuple[float, ...]:
         """A level at each epsilon that needs no samples; 1 where none is known."""
-        return tuple(1.0 if one is None else self._known(one) for one in self.reductions)
+        return tuple(NOTHING if one is None else self._known(one) for one in self.reductions)
 
     def _known(self, reduction: Reduction) -> float:
-        if is_immediate(reduction, self.direction):
+        if self.is_immediate(reduction):
             return _whole(reduction, 0.0)
         pair, epsilon = reduction.pair, reduction.shift.epsilon
-        if self.direction == "remove" or pair.upper_bound:
-            return 1.0
+        if self.direction == "remove" or pair.upper_bound or self.alongside:
+            return NOTHING
         by_moments = 1.0 if pair.moments is None else pair.moments.best(epsilon)[0]
         return _whole(reduction, min(best_tangent(pair, epsilon)[0], by_moments))
 
     @property
     def needs_samples(self) -> bool:
         """Whether samples can show anything."""
-        tested = (one is not None and not is_immediate(one, self.direction) for one in self.reductions)
+        tested = (one is not None and not self.is_immediate(one) for one in self.reductions)
         return any(tested) and not (self.direction == "add" and self.pair.upper_bound)
 
 
@@ -94,24 +112,9 @@ class Draws:
     log_ratios: FloatArray
     log_densities: FloatArray
 
-    def levels(self, direct: Direct, chance: float) -> Iterator[float]:
-        """Yield the least level that the samples prove at each epsilon, but for this chance; 1 where there is none."""
-        for reduction in direct.reductions:
-            if reduction is None or is_immediate(reduction, direct.direction):
-                yield 1.0
-                continue
-            values, bound = self._values(reduction)
-            if not values_are_valid(values, bound):
-                yield 1.0
-                continue
-            least = bound
-            if bound <= _MOST_BOUND:
-                least = min(least, least_level(values, bound, _MARGIN - math.log(chance)) + bound * self.law.distance)
-            yield _whole(reduction, least)
-
     def proves(self, reduction: Reduction, level: float, chance: float) -> bool:
         """Whether the samples prove that the mechanism's delta is at most a level."""
-        values, bound = self._values(reduction)
+        values, bound = self.values(reduction)
         if not values_are_valid(values, bound):
             return False
         if bound <= reduction.shift.level(level):
@@ -119,22 +122,53 @@ class Draws:
         left = reduction.shift.level(level) - bound * self.law.distance
         return 0 < left < bound <= _MOST_BOUND and log_wealth_of(values, left, bound) >= -math.log(chance)
 
-    def _values(self, reduction: Reduction) -> tuple[FloatArray, float]:
+    def values(self, reduction: Reduction) -> tuple[FloatArray, float]:
+        """Return the values of a test at the epsilon of a reduction, and their bound."""
         epsilon, law = reduction.shift.epsilon, self.law
-        values = upward_values(law.direction, law.power, self.log_ratios, self.log_densities, epsilon, law.rounding)
+        values = law.upward_values(self.log_ratios, self.log_densities, epsilon)
         return values, law.upward_bound(epsilon)
 
 
-def draw(law: BoundedLaw, seed: int, count: int, compute: Compute) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Yield the samples of a distribution for a curve, chunk by chunk: other ones than for the test of one epsilon."""
+def draw(law: BoundedLaw, seed: int, count: int, compute: Compute) -> Draws:
+    """Return the samples of a distribution for a curve: other ones than for the test of one epsilon."""
     key = Key.from_seed(seed).derive("curve")
-    return compute.run(partial(_chunk, law, key, count), -(-count // law.samples_in_chunk))
+    parts = compute.run(partial(_chunk, law, key, count), -(-count // law.samples_in_chunk))
+    log_ratios, log_densities = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return Draws(law, log_ratios, log_densities)
 
 
 def _chunk(law: BoundedLaw, key: Key, count: int, chunk: int) -> tuple[FloatArray, FloatArray]:
     log_ratios, log_densities = shared(law).draw(key, chunk)
     left = count - chunk * log_ratios.size
     return log_ratios[:left], log_densities[:left]
+
+
+def known_levels(direct: Direct) -> Levels:
+    """Return a level at each epsilon that needs no samples; 1 where none is known."""
+    return tuple(map(rounded_up, direct.known))
+
+
+def levels_of(drawn: Draws, direct: Direct, chance: float) -> Levels:
+    """Return the least level that samples prove at each epsilon, but for this chance; 1 where there is none."""
+    return tuple(rounded_up(_level(drawn, direct, reduction, chance)) for reduction in direct.reductions)
+
+
+def lowest(found: Sequence[Levels]) -> Levels:
+    """Return the least of several levels at each epsilon."""
+    return tuple(map(min, zip(*found, strict=True)))
+
+
+def _level(drawn: Draws, direct: Direct, reduction: Reduction | None, chance: float) -> float:
+    if reduction is None or direct.is_immediate(reduction):
+        return NOTHING
+    values, bound = drawn.values(reduction)
+    if not values_are_valid(values, bound):
+        return NOTHING
+    least = bound
+    if bound <= _MOST_BOUND:
+        found = least_level(values, bound, _MARGIN - math.log(chance)) + bound * drawn.law.distance
+        least = min(least, found)
+    return _whole(reduction, least)
 
 
 def least_level(values: FloatArray, bound: float, target: float) -> float:
@@ -185,12 +219,6 @@ def rounded_up(level: float) -> float:
     digit = 10.0 ** (math.floor(math.log10(level)) + 1 - _DIGITS)
     nearest = float(f"{level:.{_DIGITS - 1}e}")
     return min(nearest if nearest >= level else float(f"{level + digit / 2:.{_DIGITS - 1}e}"), 1.0)
-
-
-def best_levels(direct: Direct, drawn: Sequence[Draws], chance: float) -> tuple[float, ...]:
-    """Return the least level that is proven at each epsilon, but for this chance in each test."""
-    shown = [direct.known, *(tuple(one.levels(direct, chance)) for one in drawn)]
-    return tuple(rounded_up(min(levels)) for levels in zip(*shown, strict=True))
 
 
 def _whole(reduction: Reduction, level: float) -> float:

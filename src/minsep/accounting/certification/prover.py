@@ -4,7 +4,7 @@ Nothing here has to be trusted. What a certificate says is checked by `checker`,
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -35,7 +35,7 @@ from minsep.accounting.importance import (
     shifted_laws,
 )
 from minsep.accounting.pairs import Pair
-from minsep.accounting.reduction import Reduction, best_reduction, unreduced
+from minsep.accounting.reduction import Alongside, Reduction, best_reduction, unreduced
 from minsep.accounting.sequential import MOST_LEVEL, BettingVerifier, FixedSampleVerifier, Verifier, Wealth
 from minsep.core import validation as validate
 from minsep.core.arrays import FloatArray
@@ -92,6 +92,7 @@ class Prover:
         memory: The most bytes of a table of a sampling distribution.
         compute: Where samples are drawn.
         progress: A function that is called with how far a test is.
+        alongside: What runs beside the mechanisms, and is part of what is proven.
     """
 
     epsilon: float
@@ -99,6 +100,7 @@ class Prover:
     memory: int = DEFAULT_MEMORY
     compute: Compute = LOCAL
     progress: Listener | None = None
+    alongside: Alongside = field(default_factory=Alongside)
 
     def __post_init__(self) -> None:
         validate.integer(memory=self.memory, at_least=1, at_most=_MOST_BYTES)
@@ -112,16 +114,17 @@ class Prover:
         reduction = self._reduction(mechanism, direction)
         pair, claim = reduction.pair, claim_of(reduction, direction, self.verifier.level)
         if claim.level <= 0:
-            return Refusal(claim, "cutting batches alone exceeds delta")
-        if is_immediate(reduction, direction):
+            alone = "what runs alongside" if self.alongside else "cutting batches"
+            return Refusal(claim, f"{alone} alone exceeds delta")
+        if is_immediate(reduction, direction, self.alongside.payoff(direction)):
             return ImmediateProof(claim)
         if direction == "add" and pair.upper_bound:
             return Refusal(claim, "the upper bound on P/Q does not cover it")
-        if direction == "add":
+        if direction == "add" and not self.alongside:
             bound, tangent = best_tangent(pair, claim.epsilon)
             if tangent is not None and bound <= claim.level:
                 return TangentProof(claim, mechanism.noise_multiplier, tangent.distance, bound)
-        if direction == "add" and pair.moments is not None:
+        if direction == "add" and pair.moments is not None and not self.alongside:
             bound, order = pair.moments.best(claim.epsilon)
             if bound <= claim.level:
                 return MomentProof(claim, mechanism.noise_multiplier, order, bound)
@@ -136,7 +139,8 @@ class Prover:
         """Return what a test of a direction by betting would be like; None where there is nothing to test."""
         reduction = self._reduction(mechanism, direction)
         pair, claim = reduction.pair, claim_of(reduction, direction, self.verifier.level)
-        if claim.level <= 0 or is_immediate(reduction, direction) or pair.upper_bound:
+        immediate = is_immediate(reduction, direction, self.alongside.payoff(direction))
+        if claim.level <= 0 or immediate or pair.upper_bound:
             return None
         law = self._law(pair, claim)
         bound = law.upward_bound(claim.epsilon)
@@ -162,14 +166,16 @@ class Prover:
     def _reduction(self, mechanism: Mechanism, direction: Direction) -> Reduction:
         if isinstance(self.verifier, FixedSampleVerifier):  # the paper's, to the letter
             return unreduced(mechanism, self.epsilon)
+        if self.alongside:  # bounds on delta at one epsilon do not compose
+            return unreduced(mechanism, self.epsilon, self.alongside.payoff(direction).infinite)
         return best_reduction(mechanism, self.epsilon, self.verifier.level, direction)
 
     def _law(self, pair: Pair, claim: Claim) -> BoundedLaw:
         direction = claim.direction
-        choose = partial(_chosen_law, pair, direction, claim.epsilon, self.memory, 0.99 * claim.level)
+        choose = partial(_chosen_law, pair, direction, claim.epsilon, self.memory, 0.99 * claim.level, self.alongside)
 
         def known(description: Description) -> BoundedLaw:
-            return law_from(description, pair, direction)
+            return law_from(description, pair, direction, self.alongside.payoff(direction))
 
         name = f"law for noise multiplier {pair.noise_multiplier:.6g}, {direction}"
         return self.compute.remember(choose, lambda law: law.describe(), known, name)
@@ -270,9 +276,15 @@ def prove_exactly(curve: ExactCurve, direction: Direction, epsilon: float, level
 
 
 def _chosen_law(
-    pair: Pair, direction: Direction, epsilon: float, memory: int, enough: float, compute: Compute
+    pair: Pair,
+    direction: Direction,
+    epsilon: float,
+    memory: int,
+    enough: float,
+    alongside: Alongside,
+    compute: Compute,
 ) -> BoundedLaw:
-    return best_law(pair, direction, epsilon, memory, enough)
+    return best_law(pair, direction, epsilon, memory, enough, alongside.payoff(direction))
 
 
 def _variance(law: BoundedLaw, epsilon: float, level: float, seed: int, compute: Compute) -> float:

@@ -11,6 +11,7 @@ from minsep.accounting.certification.errors import CheckError
 from minsep.accounting.certification.promise import Promise
 from minsep.accounting.certification.proofs import BoundProof, MomentProof, SampledProof, TangentProof
 from minsep.accounting.certification.prover import Prover
+from minsep.accounting.reduction import Alongside
 from minsep.accounting.sequential import (
     BettingVerifier,
     FixedSampleVerifier,
@@ -96,7 +97,10 @@ def _caveats(certificate: Certificate, reproduced: bool) -> tuple[str, ...]:
 def _reproduce(certificate: Certificate, compute: Compute) -> None:
     """Repeat the prover, and compare all that it records."""
     mechanism = certificate.mechanism
-    prover = Prover(certificate.tested.epsilon, _verifier_of(certificate), certificate.memory, compute)
+    alongside = Alongside.read(certificate.alongside)
+    prover = Prover(
+        certificate.tested.epsilon, _verifier_of(certificate), certificate.memory, compute, alongside=alongside
+    )
     add_proof = None
     match certificate.proofs[1]:
         case SampledProof(noise_multiplier=sigma, seed=seed) if (sigma, seed) != (

@@ -211,14 +211,7 @@ def _parts(items: list[Item], verify: bool | None, compute: Compute) -> Iterable
                 raise ValueError(f"{one.name} has no exact curve, so it composes only with a certificate: certify it.")
             yield Part(one.name, count, None, curve, one)
         else:
-            yield Part(f"{one}"[:200], count, None, _event_curve(one))
-
-
-def _event_curve(event: Event) -> DeltaCurve:
-    try:
-        return event_curve(event)
-    except ValueError as error:
-        raise ValueError(str(error).replace("compose_with is", "items holds", 1)) from None
+            yield Part(f"{one}"[:200], count, None, event_curve(one, "items"))
 
 
 def _identity(item: Any) -> Hashable:

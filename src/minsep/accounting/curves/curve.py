@@ -176,12 +176,15 @@ class Curve:
         """Return what is proven of a direction at each epsilon, the chance of an error included."""
         found = self.runs.delta(self.exact, np.minimum(epsilons, _LARGEST_EPSILON), direction) + self.chance
         for budget in self.promised:
-            found = np.where(epsilons >= budget.epsilon, np.minimum(found, budget.delta), found)
+            # That of the randomised response that tells as much as anything with this budget.
+            size = math.exp(budget.epsilon)
+            below = (1 - budget.delta) * np.maximum(size - np.exp(np.minimum(epsilons, _LARGEST_EPSILON)), 0.0)
+            found = np.minimum(found, budget.delta + below / (1 + size))
         return np.minimum(found, 1.0)
 
     @cached_property
     def _epsilons(self) -> FloatArray:
-        """Epsilons that show the curve: evenly spaced ones, and its vertices."""
+        """Epsilons that show the curve: evenly spaced ones, its vertices, and those of promised budgets."""
         if isinstance(self.exact, PointCurve):
             vertices = self.exact.epsilons
             reach = float(vertices.max(initial=1.0))
@@ -191,7 +194,8 @@ class Curve:
             enough = max(_TAIL, 2 * self._exact_at(_LARGEST_EPSILON))
             while reach < _LARGEST_EPSILON and self._exact_at(reach) > enough:
                 reach *= 1.25
-        return np.unique(np.concatenate([np.linspace(0.0, reach, _STEPS + 1), vertices]))
+        promised = [budget.epsilon for budget in self.promised]
+        return np.unique(np.concatenate([np.linspace(0.0, reach, _STEPS + 1), vertices, promised]))
 
     def _exact_at(self, epsilon: float) -> float:
         return max(float(self.exact.delta(epsilon, way)) for way in DIRECTIONS)

@@ -9,6 +9,7 @@ import numpy as np
 
 from minsep.accounting.directions import DIRECTIONS, Direction
 from minsep.accounting.estimation.sampling import Sampling
+from minsep.accounting.exact import PldCurve
 from minsep.accounting.importance import Law, TiltedLaw, affordable
 from minsep.accounting.reduction import best_reduction, shift_of
 from minsep.accounting.schemes import pair_of
@@ -85,6 +86,7 @@ def estimated_noise_multiplier(
     laws: dict[Direction, Law] | None = None,
     compute: Compute = LOCAL,
     report: Callable[[float], None] | None = None,
+    others: PldCurve | None = None,
 ) -> float:
     """Return the noise multiplier, to five digits, at which the estimated delta of a design is that of the budget.
 
@@ -97,8 +99,9 @@ def estimated_noise_multiplier(
         slope: About how log delta falls with the logarithm of the noise multiplier.
         laws: Sampling distributions that worked well for similar designs. They are updated.
         report: A function that is called with each noise multiplier that is tried.
+        others: The curve of what runs alongside, if anything does.
     """
-    estimates = _Estimates(design, budget, seed, directions, {} if laws is None else laws, compute)
+    estimates = _Estimates(design, budget, seed, directions, {} if laws is None else laws, compute, others)
 
     def meet(guess: float, directions: Sequence[Direction]) -> float:
         def log_excess(sigma: float) -> float:
@@ -126,12 +129,13 @@ def estimated_slope(
     seed: int,
     laws: dict[Direction, Law],
     compute: Compute = LOCAL,
+    others: PldCurve | None = None,
 ) -> float:
     """Return about how log delta falls with the log of the noise multiplier, by the same random numbers on both sides.
 
     The arguments are those of `estimated_noise_multiplier`.
     """
-    estimates = _Estimates(design, budget, seed, ["remove"], laws, compute)
+    estimates = _Estimates(design, budget, seed, ["remove"], laws, compute, others)
     sides = noise_multiplier * (1 / _SLOPE_RATIO), noise_multiplier * _SLOPE_RATIO
     less, more = (estimates.log_excess(sigma, samples) for sigma in sides)
     slope = (more - less) / (2 * math.log(_SLOPE_RATIO))
@@ -149,12 +153,13 @@ class _Estimates:
     laws: dict[Direction, Law]
     """The sampling laws that worked last."""
     compute: Compute
+    others: PldCurve | None
 
     @cached_property
     def level(self) -> float:
         """The delta of the budget, less what a truncation adds."""
         delta = self.budget.delta
-        if self.design.truncation is None:
+        if self.design.truncation is None or self.others is not None:
             return delta
         cut, epsilon = self.design.with_noise(1.0), self.budget.epsilon
         reductions = (best_reduction(cut, epsilon, 1.0, direction) for direction in self.directions)
@@ -163,10 +168,14 @@ class _Estimates:
 
     def log_excess(self, sigma: float, samples: int, directions: Sequence[Direction] | None = None) -> float:
         """Return log(delta/level) at a noise multiplier: of all directions, or of some."""
-        mechanism = replace(self.design, truncation=None).with_noise(sigma)
+        # Beside others, no closed form takes the truncation off.
+        design = self.design if self.others is not None else replace(self.design, truncation=None)
+        mechanism = design.with_noise(sigma)
         # The parameters of a law that worked nearby may work here and save a pilot: its standard error shows it.
         for given in (self.laws, None) if self.laws else (None,):
-            sampling = Sampling(mechanism, samples, self.seed, "auto", compute=self.compute, laws=given)
+            sampling = Sampling(
+                mechanism, samples, self.seed, "auto", event=self.others, compute=self.compute, laws=given
+            )
             found = [
                 sampling.deltas(np.array([self.budget.epsilon]), direction)
                 for direction in directions or self.directions

@@ -9,6 +9,7 @@ from minsep.accounting.exact.curves import (
     LargestCurve,
     spacing_for,
 )
+from minsep.accounting.exact.events import is_named, plain_event, read_event
 from minsep.accounting.exact.pld import (
     Event,
     PldCurve,
@@ -42,9 +43,12 @@ __all__ = [
     "connected_losses",
     "event_curve",
     "gaussian_on_grid",
+    "is_named",
     "losses_on_grid",
     "on_coarser_grid",
+    "plain_event",
     "poisson_curve",
+    "read_event",
     "spacing_for",
     "sum_of_losses",
     "truncated_poisson_curve",

@@ -29,6 +29,7 @@ Event = Any  # a dp_accounting DpEvent or PrivacyLossDistribution, which have no
 
 _RELATION = NeighboringRelation.REPLACE_SPECIAL
 _WIDTH = 1e-4  # of losses, by default in dp_accounting
+_PEAK_MARGIN, _SMALLEST_PEAK = 1e-9, 1e-300
 _MIXTURE_MARGIN = 1e-6  # per step; 3e-7 was seen against 40 digits
 
 # Per composition: five times the largest error of a delta seen against 80-bit numbers (docs/accounting.md).
@@ -72,6 +73,19 @@ class PldCurve(ExactCurve):
         """Return the probability of an infinite loss."""
         return self._table(direction).infinite
 
+    def finite_delta(self, epsilon: FloatArray, direction: Direction) -> FloatArray:
+        """Return the part of delta at each epsilon that does not come from infinite losses, rounded up."""
+        table = self._table(direction)
+        return (1 + self.margin) * np.maximum(table.delta(epsilon) - table.infinite, 0.0)
+
+    def infinite_delta(self, direction: Direction) -> float:
+        """Return the rest of delta: what infinite losses add, and what rounding may have removed."""
+        return (1 + self.margin) * self._table(direction).infinite + self.rounding
+
+    def log_peak(self, order: float, direction: Direction) -> float:
+        """Return the logarithm of a bound on the finite part of delta times e^(order epsilon) at any epsilon."""
+        return self._table(direction).log_peak(order) + math.log1p(self.margin)
+
     @property
     def width(self) -> float:
         """The spacing of losses."""
@@ -110,6 +124,25 @@ class _LossTable:
         least = (k + self._first) * self.width
         delta: FloatArray = self.infinite + self._mass[k] - np.exp(np.minimum(epsilon - least, 0.0)) * self._shrunk[k]
         return delta
+
+    def log_peak(self, order: float) -> float:
+        """Return the logarithm of the largest (delta - infinite mass) e^(order epsilon), rounded up."""
+        # Up to each loss the first factor is linear in e^epsilon: it falls from mass at 0 to mass - shrunk.
+        losses = (self._first + np.arange(np.count_nonzero(self._mass))) * self.width
+        mass, shrunk = self._mass[: losses.size], self._shrunk[: losses.size]
+        if losses.size == 0:
+            return math.log(_SMALLEST_PEAK)
+        with np.errstate(divide="ignore"):
+            # The largest point of (mass - shrunk u) u^order with u = e^(epsilon - loss), and where it may lie.
+            best = np.log(order * mass) - np.log((1 + order) * shrunk) if order > 0 else np.full(mass.size, -np.inf)
+            lowest = np.full(mass.size, -self.width)
+            lowest[0] = -np.inf
+            places = np.clip(best, lowest, 0.0)
+            # 0 times infinity: without an order only the first factor counts.
+            growth = order * places if order > 0 else np.zeros(mass.size)
+            heights = np.log(np.maximum(mass - shrunk * np.exp(places), 0.0)) + growth
+        peak = float((heights + order * losses).max())
+        return peak + _PEAK_MARGIN * (1 + abs(peak)) if math.isfinite(peak) else math.log(_SMALLEST_PEAK)
 
 
 @numba.njit(cache=True)
@@ -287,17 +320,22 @@ def _refine(log_weights, sigma, targets, lows, highs, points):  # type: ignore[n
         points[i] = point
 
 
-def event_curve(event: Event) -> PldCurve:
-    """Return the curve of another event: one of dp_accounting's events or privacy loss distributions."""
+def event_curve(event: Event, name: str = "compose_with") -> PldCurve:
+    """Return the curve of another event: one of dp_accounting's events or privacy loss distributions.
+
+    Args:
+        event: The event.
+        name: What a refusal calls it.
+    """
     if isinstance(event, pld.PrivacyLossDistribution):
         if not (event._pmf_remove._pessimistic_estimate and event._pmf_add._pessimistic_estimate):
-            raise ValueError("compose_with is an optimistic privacy loss distribution, but it must be pessimistic.")
+            raise ValueError(f"{name} is an optimistic privacy loss distribution, but it must be pessimistic.")
         return PldCurve(event)
     if not isinstance(event, DpEvent):
-        raise ValueError(f"compose_with is {event!r}, but it must be a DpEvent or a PrivacyLossDistribution.")
+        raise ValueError(f"{name} is {event!r}, but it must be a DpEvent or a PrivacyLossDistribution.")
     accountant = PLDAccountant(_RELATION)
     if not accountant.supports(event) or accountant.compose(event)._contains_non_dp_event:
-        raise ValueError(f"compose_with is {event}, but it must be an event with a privacy loss distribution.")
+        raise ValueError(f"{name} is {event}, but it must be an event with a privacy loss distribution.")
     return PldCurve(accountant._pld)
 
 

@@ -13,6 +13,7 @@ from minsep.accounting.importance.base import (
 )
 from minsep.accounting.importance.choice import best_law
 from minsep.accounting.importance.mixed import MixedLaw
+from minsep.accounting.importance.payoff import ALONE, Payoff
 from minsep.accounting.importance.plain import PlainLaw
 from minsep.accounting.importance.shifted import ShiftedLaw, shifted_laws
 from minsep.accounting.importance.tangents import add_bound, best_tangent, tangents
@@ -21,12 +22,14 @@ from minsep.accounting.importance.tuple_law import DEFAULT_MEMORY, TupleLaw, aff
 from minsep.core.registry import load_variants
 
 __all__ = [
+    "ALONE",
     "DEFAULT_MEMORY",
     "AdaptedLaw",
     "AllocatedLaw",
     "BoundedLaw",
     "Law",
     "MixedLaw",
+    "Payoff",
     "PlainLaw",
     "ScoredLaw",
     "ShiftedLaw",

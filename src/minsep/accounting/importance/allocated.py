@@ -9,7 +9,7 @@ groups, whose places are distinct and otherwise uniform. docs/certified-sampling
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -19,11 +19,11 @@ from scipy.special import logsumexp
 
 from minsep.accounting.directions import Direction
 from minsep.accounting.importance.base import BoundedLaw, ScoredLaw
+from minsep.accounting.importance.payoff import ALONE, Payoff
 from minsep.accounting.importance.tuple_tables import Participations
 from minsep.accounting.pairs import AllocationPair, Pair
 from minsep.core.arrays import FloatArray, IntegerArray, Rows
 from minsep.core.identity import Description
-from minsep.core.numerics import x_log_x
 from minsep.randomness import Key, KeyedWords
 from minsep.randomness.variates import uniform
 
@@ -95,6 +95,7 @@ class AllocatedLaw(ScoredLaw, BoundedLaw):
     pair: AllocationPair
     direction: Direction
     copies: int
+    payoff: Payoff = field(default=ALONE, kw_only=True)
     kind = "allocated"
 
     def __post_init__(self) -> None:
@@ -123,7 +124,7 @@ class AllocatedLaw(ScoredLaw, BoundedLaw):
     def log_bound(self, epsilon: float) -> float:
         """Return log M + the largest log of (R - e^eps) R^-k."""
         k = float(self.copies)
-        return self.log_constant - (k - 1) * epsilon + x_log_x(k - 1) - x_log_x(k)
+        return self.log_constant - (k - 1) * epsilon + self.payoff.log_peak(k - 1)
 
     @property
     def distance(self) -> float:
@@ -167,14 +168,16 @@ class AllocatedLaw(ScoredLaw, BoundedLaw):
         return 2 * float(self.pair.half_norms[0])
 
     @classmethod
-    def read(cls, description: Description, pair: Pair, direction: Direction) -> "AllocatedLaw | None":
+    def read(
+        cls, description: Description, pair: Pair, direction: Direction, payoff: Payoff = ALONE
+    ) -> "AllocatedLaw | None":
         """Return the law of a pair and direction that gave a description; None unless there is exactly such a law."""
         match description:
             case {"kind": cls.kind, "copies": int() as copies, **rest} if (
                 not rest and (allocation := pair.allocation) is not None
             ):
                 if direction == "remove" and 1 <= copies <= MOST_COPIES:
-                    return cls(allocation, direction, copies)
+                    return cls(allocation, direction, copies, payoff=payoff)
         return None
 
     @classmethod
@@ -190,14 +193,14 @@ class AllocatedLaw(ScoredLaw, BoundedLaw):
         return {"kind": self.kind, "copies": self.copies}
 
 
-def best_allocated(pair: AllocationPair, epsilon: float) -> AllocatedLaw:
+def best_allocated(pair: AllocationPair, epsilon: float, payoff: Payoff = ALONE) -> AllocatedLaw:
     """Return the allocated law of least bound for `remove`; with one copy it is the mechanism itself.
 
     The logarithm of the bound is convex in the number of copies, so the search ends where it grows.
     """
-    best = AllocatedLaw(pair, "remove", 1)
+    best = AllocatedLaw(pair, "remove", 1, payoff=payoff)
     for copies in range(2, MOST_COPIES + 1):
-        law = AllocatedLaw(pair, "remove", copies)
+        law = AllocatedLaw(pair, "remove", copies, payoff=payoff)
         if law.log_bound(epsilon) >= best.log_bound(epsilon):
             break
         best = law

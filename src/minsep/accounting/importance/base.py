@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from minsep.accounting.directions import Direction
+from minsep.accounting.importance.payoff import ALONE, Payoff
 from minsep.accounting.pairs import Pair
 from minsep.accounting.pairs.base import ParticipationPair
 from minsep.accounting.pairs.rounding import distance_of_draws, rounding_of
@@ -66,6 +67,9 @@ class BoundedLaw(Law):
     A subclass that names its `kind` can be read from a certificate.
     """
 
+    payoff: Payoff
+    """What the values of a test are made of."""
+
     # How far the grid of the normals may move a logarithm. The larger, the rarer a sample that is moved further.
     grid: ClassVar[float] = 1e-4
 
@@ -94,7 +98,7 @@ class BoundedLaw(Law):
 
     @classmethod
     @abstractmethod
-    def read(cls, description: Description, pair: Pair, direction: Direction) -> "BoundedLaw | None":
+    def read(cls, description: Description, pair: Pair, direction: Direction, payoff: Payoff) -> "BoundedLaw | None":
         """Return the law of a pair and direction that gave a description; None unless there is exactly such a law."""
 
     @classmethod
@@ -120,13 +124,17 @@ class BoundedLaw(Law):
     def draw_values(self, key: Key, chunk: int, epsilon: float) -> FloatArray:
         """Return rounded-up values of X at an epsilon, for the samples of a chunk."""
         log_ratio, log_density = self.draw(key, chunk)
-        return upward_values(self.direction, self.power, log_ratio, log_density, epsilon, self.rounding)
+        return self.upward_values(log_ratio, log_density, epsilon)
+
+    def upward_values(self, log_ratio: FloatArray, log_density: FloatArray, epsilon: float) -> FloatArray:
+        """Return values no smaller than X for any errors of the logarithms up to h; NaN where a logarithm is NaN."""
+        return upward_values(self.direction, self.power, log_ratio, log_density, epsilon, self.rounding, self.payoff)
 
 
-def law_from(description: Description, pair: Pair, direction: Direction) -> BoundedLaw:
+def law_from(description: Description, pair: Pair, direction: Direction, payoff: Payoff = ALONE) -> BoundedLaw:
     """Return the law that gave a description, for its pair and direction."""
     kind = _kind_of(description)
-    law = None if kind is None else kind.read(description, pair, direction)
+    law = None if kind is None else kind.read(description, pair, direction, payoff)
     if law is None:
         raise ValueError(f"The law is {description!r}, but this mechanism has no such law.")
     return law
@@ -149,17 +157,24 @@ def _kind_of(description: Description) -> type[BoundedLaw] | None:
 
 
 def upward_values(
-    direction: Direction, power: int, log_ratio: FloatArray, log_density: FloatArray, epsilon: float, h: float
+    direction: Direction,
+    power: int,
+    log_ratio: FloatArray,
+    log_density: FloatArray,
+    epsilon: float,
+    h: float,
+    payoff: Payoff = ALONE,
 ) -> FloatArray:
     """Return values no smaller than X for any errors of the logarithms up to h; NaN where a logarithm is NaN."""
     log_ratio = np.where(log_ratio < np.inf, log_ratio, np.nan)
     log_density = np.where(log_density < np.inf, log_density, np.nan)
     if direction == "remove":
         up = log_ratio + h
-        log_front = up - log_density + (power + 1) * h
-        return np.where(up <= epsilon, 0.0, np.exp(log_front) * -np.expm1(np.minimum(epsilon - up, 0.0)))
-    gap = epsilon - h + log_ratio
-    return np.where(gap >= 0, 0.0, np.exp(-log_density + (power + 1) * h) * -np.expm1(np.minimum(gap, 0.0)))
+        log_front, gap = up - log_density + (power + 1) * h, epsilon - up
+    else:
+        log_front, gap = -log_density + (power + 1) * h, epsilon - h + log_ratio
+    paid = payoff.values(gap)
+    return np.where(paid == 0.0, 0.0, np.exp(log_front) * paid)
 
 
 AnyLaw = TypeVar("AnyLaw", bound=Law)

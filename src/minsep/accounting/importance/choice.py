@@ -8,6 +8,7 @@ from scipy import optimize
 from minsep.accounting.directions import Direction
 from minsep.accounting.importance.allocated import best_allocated
 from minsep.accounting.importance.base import BoundedLaw
+from minsep.accounting.importance.payoff import ALONE, Payoff
 from minsep.accounting.importance.plain import PlainLaw
 from minsep.accounting.importance.shifted import shifted_laws
 from minsep.accounting.importance.tilted import MOST_COPIES, TiltedLaw
@@ -20,29 +21,34 @@ _LARGEST_TILT = 6.0
 
 
 def best_law(
-    pair: Pair, direction: Direction, epsilon: float, memory: int = DEFAULT_MEMORY, enough: float = 0.0
+    pair: Pair,
+    direction: Direction,
+    epsilon: float,
+    memory: int = DEFAULT_MEMORY,
+    enough: float = 0.0,
+    payoff: Payoff = ALONE,
 ) -> BoundedLaw:
     """Return the law of least bound: tilted with the best (k, t) that fits into memory, allocated, or plain.
 
     A bound of `enough` ends the search. The choice depends on no sample, so it does not weaken the guarantee.
     """
-    best: BoundedLaw = PlainLaw(pair, direction)
+    best: BoundedLaw = PlainLaw(pair, direction, payoff=payoff)
     if pair.allocation is not None and direction == "remove":
-        allocated = best_allocated(pair.allocation, epsilon)
+        allocated = best_allocated(pair.allocation, epsilon, payoff)
         return allocated if allocated.copies > 1 else best
     tiltable = pair.tiltable
     if tiltable is None or pair.upper_bound:
         return best
     least, small = 0.0, _SMALL_BOUND_IN_LEVELS * enough
     if direction == "add":
-        best = min([best, *shifted_laws(tiltable, epsilon)], key=lambda law: law.log_bound(epsilon))
+        best = min([best, *shifted_laws(tiltable, epsilon, payoff)], key=lambda law: law.log_bound(epsilon))
         least = best.log_bound(epsilon)
         if math.exp(least) <= small:
             return best
     # For `add`, copies of one of several vectors have no bound.
     wholes = [False] if pair.vectors == 1 else [False, True] if direction == "remove" else [True]
     for whole in wholes:
-        law = _best_tilted(tiltable, direction, epsilon, memory, enough, whole)
+        law = _best_tilted(tiltable, direction, epsilon, memory, enough, whole, payoff)
         if law is not None and law.log_bound(epsilon) < least:
             best, least = law, law.log_bound(epsilon)
         if math.exp(least) <= small:
@@ -51,7 +57,13 @@ def best_law(
 
 
 def _best_tilted(
-    pair: TiltablePair, direction: Direction, epsilon: float, memory: int, enough: float, whole: bool
+    pair: TiltablePair,
+    direction: Direction,
+    epsilon: float,
+    memory: int,
+    enough: float,
+    whole: bool,
+    payoff: Payoff,
 ) -> TiltedLaw | None:
     """Return the tilted law of least bound: of copies of one vector, or of all together."""
     best, least, previous = None, math.inf, math.inf
@@ -60,7 +72,7 @@ def _best_tilted(
     for copies in range(1, (_MOST_USER_COPIES if whole else MOST_COPIES) + 1):
         if not affordable(pair.single, copies, memory, pair.vectors if whole else 1):
             break
-        candidate = _best_tilt(pair, direction, copies, epsilon, tilts, whole)
+        candidate = _best_tilt(pair, direction, copies, epsilon, tilts, whole, payoff)
         # With more copies the best tilt is slightly smaller.
         tilts = max(0.6 * abs(candidate.tilt), lowest), max(1.1 * abs(candidate.tilt), 1.5 * lowest)
         bound = candidate.log_bound(epsilon)
@@ -81,12 +93,13 @@ def _best_tilt(
     epsilon: float,
     tilts: tuple[float, float],
     whole: bool,
+    payoff: Payoff,
 ) -> TiltedLaw:
     sign = 1.0 if direction == "remove" else -1.0
     lowest, highest = tilts
 
     def law(tilt: float) -> TiltedLaw:
-        return TiltedLaw(pair, direction, copies, sign * tilt, whole)
+        return TiltedLaw(pair, direction, copies, sign * tilt, whole, payoff=payoff)
 
     @cache
     def bound(tilt: float) -> float:

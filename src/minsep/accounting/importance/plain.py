@@ -1,11 +1,12 @@
 """P itself for `remove`, Q itself for `add`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from minsep.accounting.directions import Direction
 from minsep.accounting.importance.base import BoundedLaw
+from minsep.accounting.importance.payoff import ALONE, Payoff
 from minsep.accounting.pairs import Pair
 from minsep.core.arrays import FloatArray
 from minsep.core.identity import Description
@@ -18,6 +19,7 @@ class PlainLaw(BoundedLaw):
 
     pair: Pair
     direction: Direction
+    payoff: Payoff = field(default=ALONE, kw_only=True)
     kind = "plain"
     # With a bound of 1 it matters most that samples are rarely moved further.
     grid = 1e-3
@@ -47,9 +49,11 @@ class PlainLaw(BoundedLaw):
         return 0.0
 
     @classmethod
-    def read(cls, description: Description, pair: Pair, direction: Direction) -> "PlainLaw | None":
+    def read(
+        cls, description: Description, pair: Pair, direction: Direction, payoff: Payoff = ALONE
+    ) -> "PlainLaw | None":
         """Return the law of a pair and direction that gave a description; None unless there is exactly such a law."""
-        return cls(pair, direction) if description == {"kind": cls.kind} else None
+        return cls(pair, direction, payoff=payoff) if description == {"kind": cls.kind} else None
 
     def describe(self) -> Description:
         """Return the law as plain data."""

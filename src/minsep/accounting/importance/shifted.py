@@ -1,7 +1,7 @@
 """Q shifted along a tangent of log P/Q, for the direction `add`."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from scipy import optimize
@@ -9,12 +9,12 @@ from scipy import optimize
 from minsep.accounting.directions import Direction
 from minsep.accounting.importance.base import BoundedLaw
 from minsep.accounting.importance.interleaved import add_to_samples, inner_products
+from minsep.accounting.importance.payoff import ALONE, Payoff
 from minsep.accounting.importance.tangents import tangents
 from minsep.accounting.pairs import Pair, Tangent, TiltablePair
 from minsep.accounting.pairs.rounding import distance_of_draws, rounding_of, rounding_of_inner_product
 from minsep.core.arrays import FloatArray
 from minsep.core.identity import Description
-from minsep.core.numerics import x_log_x
 from minsep.randomness import Key
 
 _MOST_STRENGTH = 100.0
@@ -33,6 +33,7 @@ class ShiftedLaw(BoundedLaw):
     strength: float
     """a: how far Q is moved against the gradient, in units of the variance."""
     direction: Direction = "add"
+    payoff: Payoff = field(default=ALONE, kw_only=True)
     kind = "shifted"
 
     @property
@@ -83,10 +84,12 @@ class ShiftedLaw(BoundedLaw):
 
     def log_bound(self, epsilon: float) -> float:
         """Return the logarithm of W, the largest possible X."""
-        return _log_bound(self.tangent, self.strength, epsilon)
+        return _log_bound(self.tangent, self.strength, epsilon, self.payoff)
 
     @classmethod
-    def read(cls, description: Description, pair: Pair, direction: Direction) -> "ShiftedLaw | None":
+    def read(
+        cls, description: Description, pair: Pair, direction: Direction, payoff: Payoff = ALONE
+    ) -> "ShiftedLaw | None":
         """Return the law of a pair and direction that gave a description; None unless there is exactly such a law."""
         match description:
             case {
@@ -96,7 +99,7 @@ class ShiftedLaw(BoundedLaw):
                 **rest,
             } if not rest and (tiltable := pair.tiltable) is not None:
                 if direction == "add" and strength > 0:
-                    return cls(tiltable, distance, strength)
+                    return cls(tiltable, distance, strength, payoff=payoff)
         return None
 
     @classmethod
@@ -112,17 +115,17 @@ class ShiftedLaw(BoundedLaw):
         return {"kind": self.kind, "tangent_distance": self.tangent_distance, "strength": self.strength}
 
 
-def shifted_laws(pair: TiltablePair, epsilon: float) -> Iterator[ShiftedLaw]:
+def shifted_laws(pair: TiltablePair, epsilon: float, payoff: Payoff = ALONE) -> Iterator[ShiftedLaw]:
     """Yield a shifted law for every tangent, with the strength of least bound."""
     for tangent in tangents(pair):
 
         def log_bound(strength: float, tangent: Tangent = tangent) -> float:
-            return _log_bound(tangent, strength, epsilon)
+            return _log_bound(tangent, strength, epsilon, payoff)
 
         found = optimize.minimize_scalar(log_bound, bounds=(0.01, _MOST_STRENGTH), method="bounded")
-        yield ShiftedLaw(pair, tangent.distance, round(float(found.x), 4))
+        yield ShiftedLaw(pair, tangent.distance, round(float(found.x), 4), payoff=payoff)
 
 
-def _log_bound(tangent: Tangent, strength: float, epsilon: float) -> float:
+def _log_bound(tangent: Tangent, strength: float, epsilon: float, payoff: Payoff) -> float:
     grown = (strength * tangent.deviation) ** 2 / 2
-    return grown - strength * (tangent.constant + epsilon) + x_log_x(strength) - x_log_x(1 + strength)
+    return grown - strength * (tangent.constant + epsilon) + payoff.log_peak(strength)

@@ -1,17 +1,17 @@
 """The Renyi-tilted law, from which certificates draw."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from minsep.accounting.directions import Direction
 from minsep.accounting.importance.base import BoundedLaw, ScoredLaw
+from minsep.accounting.importance.payoff import ALONE, Payoff
 from minsep.accounting.importance.tuple_law import TupleLaw, affordable
 from minsep.accounting.pairs import Pair, TiltablePair
 from minsep.accounting.pairs.rounding import distance_of_draws
 from minsep.core.arrays import FloatArray, Rows
 from minsep.core.identity import Description
-from minsep.core.numerics import x_log_x
 from minsep.randomness import Key
 
 MOST_COPIES = 12
@@ -33,6 +33,7 @@ class TiltedLaw(ScoredLaw, BoundedLaw):
     copies: int
     tilt: float
     whole: bool = False
+    payoff: Payoff = field(default=ALONE, kw_only=True)
     kind = "tilted"
 
     def __post_init__(self) -> None:
@@ -74,8 +75,8 @@ class TiltedLaw(ScoredLaw, BoundedLaw):
             if self.direction == "add" or a <= 1:
                 return math.inf
         if self.direction == "remove":
-            return self.log_constant - (a - 1) * epsilon + x_log_x(a - 1) - x_log_x(a)
-        return self.log_constant - a * epsilon + x_log_x(a) - x_log_x(a + 1)
+            return self.log_constant - (a - 1) * epsilon + self.payoff.log_peak(a - 1)
+        return self.log_constant - a * epsilon + self.payoff.log_peak(a)
 
     def draw_scores(self, key: Key, chunk: int) -> Rows:
         """Return the scores of the samples of a chunk."""
@@ -96,7 +97,9 @@ class TiltedLaw(ScoredLaw, BoundedLaw):
         return distance_of_draws(self.pair, self.grid, self.copies, self.tilt, self.law.vectors)
 
     @classmethod
-    def read(cls, description: Description, pair: Pair, direction: Direction) -> "TiltedLaw | None":
+    def read(
+        cls, description: Description, pair: Pair, direction: Direction, payoff: Payoff = ALONE
+    ) -> "TiltedLaw | None":
         """Return the law of a pair and direction that gave a description; None unless there is exactly such a law."""
         match description:
             case {"kind": cls.kind, "copies": int() as copies, "tilt": float() as tilt, **rest} if (
@@ -105,7 +108,7 @@ class TiltedLaw(ScoredLaw, BoundedLaw):
                 whole, few = bool(rest), 1 <= copies <= MOST_COPIES
                 sums = pair.vectors > 1 or not whole
                 if few and sums and affordable(tiltable.single, copies, _MOST_TABLE, pair.vectors if whole else 1):
-                    return cls(tiltable, direction, copies, tilt, whole)
+                    return cls(tiltable, direction, copies, tilt, whole, payoff=payoff)
         return None
 
     @classmethod

@@ -56,9 +56,13 @@ def _as_it_is(mechanism: Mechanism, epsilon: float, direction: Direction) -> Red
     return Reduction(pair, shift_of(share, epsilon, direction))
 
 
-def unreduced(mechanism: Mechanism, epsilon: float) -> Reduction:
-    """Return the mechanism's own pair, without any reduction."""
-    return Reduction(pair_of(mechanism, np.float64), Shift(epsilon))
+def unreduced(mechanism: Mechanism, epsilon: float, terms: float = 0.0) -> Reduction:
+    """Return the mechanism's own pair, without any reduction.
+
+    Args:
+        terms: What is added to its delta in any case.
+    """
+    return Reduction(pair_of(mechanism, np.float64), Shift(epsilon, terms))
 
 
 def _closed_forms(mechanism: Mechanism, epsilon: float, direction: Direction) -> list[Reduction]:

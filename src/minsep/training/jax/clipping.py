@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from minsep.core import validation as validate
 from minsep.training.jax.arrays import enable_x64
 from minsep.training.jax.mixing import refuse_mixing
+from minsep.training.jax.positions import Positions
 from minsep.training.run import CLIP_MARGIN, check_clip_norm
 
 Tree = Any
@@ -32,7 +33,8 @@ def clipped_gradient(
     Args:
         loss: The loss of one example.
         clip_norm: Bound on the norm of the gradient of one example, over all parameters.
-        micro_batch: Number of examples whose gradients are in memory at once.
+        micro_batch: Number of examples whose gradients are in memory at once. If the last bits of gradients depend on
+            the places of examples in a micro-batch of this size, another size is chosen, with a warning.
         per_layer: Whether to clip each of K layers to `clip_norm / sqrt(K)` instead. Leaves of one parent in the tree
             are a layer.
 
@@ -54,6 +56,7 @@ def clipped_gradient(
     micro_batch = validate.integer(micro_batch=micro_batch, at_least=1)
     gradient_of_one = jax.grad(loss)
     gradients_of = jax.vmap(gradient_of_one, in_axes=(None, 0, 0))
+    positions = Positions(loss, micro_batch)
 
     def sum_of_some(parameters: Tree, scales: Tree | None, double: bool, total: Tree, some: Any) -> Tree:
         inputs, targets, mask = some
@@ -78,14 +81,13 @@ def clipped_gradient(
 
     @jax.jit
     def clipped_sum(parameters: Tree, inputs: Tree, targets: Tree, mask: jax.Array, scales: Tree | None) -> Tree:
-        def in_micro_batches(array: jax.Array) -> jax.Array:
-            return array.reshape(-1, micro_batch, *array.shape[1:])
-
         check_parameters(parameters)
-        double = jnp.result_type(float) == jnp.float64
-        parts = jax.tree.map(in_micro_batches, (inputs, targets, mask)) if mask.shape[0] else None
-        if parts is not None:
+        double, parts = jnp.result_type(float) == jnp.float64, None
+        if mask.shape[0]:
             refuse_mixing(gradient_of_one, parameters, *jax.tree.map(lambda array: array[0], (inputs, targets)))
+            size = positions.size(parameters, inputs, targets)
+            some, their_targets = jax.tree.map(partial(_in_micro_batches, size), (inputs, targets))
+            parts = some, their_targets, _in_micro_batches(size, mask, fill=False)
         with enable_x64(True):
             zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, jnp.float64), parameters)
             if parts is None:
@@ -159,6 +161,13 @@ def check_parameters(parameters: Tree) -> None:
                 f"parameters{jax.tree_util.keystr(path)} has dtype {dtype}, but it must have a real floating-point "
                 "dtype such as float32: train complex parameters as their real and imaginary parts."
             )
+
+
+def _in_micro_batches(size: int, array: jax.Array, fill: bool | None = None) -> jax.Array:
+    """Return an array in micro-batches. The last one is filled up with the first row, or with `fill`."""
+    first = array[:1] if fill is None else jnp.full_like(array[:1], fill)
+    rows = jnp.concatenate([array, jnp.repeat(first, -len(array) % size, axis=0)])
+    return rows.reshape(-1, size, *array.shape[1:])
 
 
 def _factors(gradients: Tree, clip_norm: float, per_layer: bool) -> Tree:

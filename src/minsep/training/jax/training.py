@@ -39,6 +39,8 @@ class PrivateTraining(Training):
         expected_batch: The public divisor, never the actual batch size. None is the expected batch size of the sampling
             scheme.
         micro_batch: Number of examples whose gradients are in memory at once. Batches are padded to a multiple of it.
+            If the last bits of gradients depend on the places of examples in a micro-batch of this size, minsep takes
+            another size, with a warning.
         per_layer: Whether to clip each of K layers to `clip_norm / sqrt(K)`. Leaves of one parent in the tree are a
             layer.
         scale_stability: A stability that turns Adam into scale-then-privatize, as

@@ -18,6 +18,7 @@ from minsep.training.torch.memory import fitting_micro_batch
 from minsep.training.torch.methods import Gradients, Method, OneByOne, Seeds, Vmapped
 from minsep.training.torch.models import LayerAtFault, refuse_mixing
 from minsep.training.torch.objective import Loss, Objective
+from minsep.training.torch.positions import NotRunError, Positions, Way, is_memory
 from minsep.training.torch.randomness import torch_kept
 from minsep.training.torch.remembering import refuse_other_norms, refusing_memory
 
@@ -68,7 +69,9 @@ class ClippedSum:
         large = (self.micro_batch or _USUAL_MICRO_BATCH) * self.size > _MOST_GRADIENT_ENTRIES
         ghost = clipping == "ghost" or (clipping == "auto" and large)
         self._sums = 0
+        self._notes: set[str] = set()
         self._method: Method = Ghost(self.objective) if ghost else Vmapped(self.objective)
+        self._positions = Positions(self.objective, self._layers)
 
     def set_gradients(self, flat: Tensor) -> None:
         """Give the parameters their gradients.
@@ -96,13 +99,13 @@ class ClippedSum:
         refuse_devices(self.objective.device, inputs=inputs, targets=targets)
         totals = self.parts(flat)
         parts_of_scales = None if scales is None else self.parts(scales)
-        examples, start, method = count_examples(inputs), 0, self._method
+        examples, start, used = count_examples(inputs), 0, list[Way]()
         watched = refusing_memory(model=self.objective.model, loss=self.objective.loss)
         of_first: list[Tensor] = []
         with torch_kept(), refusing_shared_draws(), watched:
             while start < examples:
-                real, gradients = self._gradients(inputs, targets, start, examples, seeds_of)
-                method = method if start else self._method
+                real, gradients, way = self._gradients(inputs, targets, start, examples, seeds_of)
+                used.append(way)
                 with self._in_full_precision():
                     for names in self._layers:
                         norms = gradients.norms(names, parts_of_scales)
@@ -111,20 +114,27 @@ class ClippedSum:
                         factors[real:] = 0.0
                         gradients.add_to(totals, names, factors)
                 start += real
-            if examples and method is self._method and self._is_repeated():
-                _, gradients = self._gradients(inputs, targets, 0, 1, seeds_of)
+            if examples and used[0] == used[-1] and self._is_repeated(used[0]):
+                _, gradients, _ = self._gradients(inputs, targets, 0, 1, seeds_of)
                 with self._in_full_precision():
                     again = [gradients.norms(names, parts_of_scales)[0] for names in self._layers]
                 refuse_other_norms(torch.stack(of_first), torch.stack(again), self._layer_norm, self.objective.model)
+        for way in dict.fromkeys(used):
+            if way.note and way.note not in self._notes:
+                self._notes.add(way.note)
+                warnings.warn(way.note, stacklevel=3)
 
-    def _is_repeated(self) -> bool:
+    def _is_repeated(self, way: Way) -> bool:
         """Return whether the gradient of the first example is computed again at the end of this sum.
 
         Single examples cost little, and a model that runs on single examples can remember most. Whole micro-batches are
         computed again at the first sum, the second, the fourth, and so on.
+
+        Args:
+            way: How the gradients were computed.
         """
         self._sums += 1
-        return isinstance(self._method, OneByOne) or self._sums.bit_count() == 1
+        return isinstance(way.method, OneByOne) or self._sums.bit_count() == 1
 
     def _in_full_precision(self) -> torch.autocast:
         """Return a block without the user's autocast, which would round norms and sums."""
@@ -132,20 +142,31 @@ class ClippedSum:
 
     def _gradients(
         self, inputs: Examples, targets: Examples, start: int, examples: int, seeds_of: SeedsOf
-    ) -> tuple[int, Gradients]:
-        """Return how many of the examples a micro-batch holds, and their gradients."""
+    ) -> tuple[int, Gradients, Way]:
+        """Return how many of the examples a micro-batch holds, their gradients, and how these were computed."""
         # Every micro-batch is padded to the same size with its first example: a kernel chosen by the size may round
         # all gradients differently, and then each would depend on the other examples.
-        size = self.micro_batch or self._fitting(inputs, targets, seeds_of)
-        real = min(size, examples - start)
-        some, their_targets, seeds = self._padded(inputs, targets, seeds_of, start, real, size)
+        way = self._way(inputs, targets, seeds_of)
+        real = min(way.size, examples - start)
+        some, their_targets, seeds = self._padded(inputs, targets, seeds_of, start, real, way.size)
         try:
-            return real, self._method(some, their_targets, seeds)
+            return real, way.method(some, their_targets, seeds), way
         except RuntimeError as error:
-            if isinstance(self._method, OneByOne) or _is_memory(error):
+            if isinstance(way.method, OneByOne) or is_memory(error):
                 raise
             self._fall_back(error, some, their_targets, seeds)
         return self._gradients(inputs, targets, start, examples, seeds_of)
+
+    def _way(self, inputs: Examples, targets: Examples, seeds_of: SeedsOf) -> Way:
+        """Return how gradients are computed: as asked for, unless they would depend on the places of the examples."""
+        asked = Way(self._method, self.micro_batch or self._fitting(inputs, targets, seeds_of))
+        try:
+            return self._positions.way(asked, inputs, targets)
+        except NotRunError as error:
+            if isinstance(error.reason, RuntimeError) and error.alone is not None:
+                self._fall_back(error.reason, *error.alone)
+                return Way(self._method, 1)
+            return self._positions.one_by_one(asked, inputs, targets, error.reason)
 
     def _padded(
         self, inputs: Examples, targets: Examples, seeds_of: SeedsOf, start: int, real: int, size: int
@@ -196,10 +217,6 @@ def _padded_seeds(seeds_of: SeedsOf, start: int, real: int, size: int) -> list[b
     """Return the seeds of a micro-batch that is padded with its first example."""
     seeds = list(seeds_of(slice(start, start + real)))
     return seeds + [seeds[0]] * (size - real)
-
-
-def _is_memory(error: RuntimeError) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
 
 
 def _advice(model: nn.Module) -> str:

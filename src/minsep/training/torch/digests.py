@@ -52,6 +52,28 @@ def digests(tensors: Sequence[Tensor]) -> list[int | None]:
     return found
 
 
+def digests_of_rows(rows: Tensor) -> Tensor:
+    """Return a number for each row of a tensor. Rows with other bits have other numbers, but zero has no sign.
+
+    Args:
+        rows: Real numbers, whose first dimension counts rows.
+
+    >>> first, again, other = digests_of_rows(torch.tensor([[1.0, 0.0], [1.0, -0.0], [0.0, 1.0]])).tolist()
+    >>> first == again, first == other
+    (True, False)
+    """
+    matrix, odd = rows.detach().reshape(len(rows), -1), _factors(rows.device)
+    totals = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
+    columns = _ROW * torch.int32.itemsize // max(matrix.element_size(), torch.int32.itemsize)
+    for start in range(0, matrix.shape[1], columns):
+        part = matrix[:, start : start + columns]
+        words = _words(part + 0.0 if part.is_floating_point() else part)
+        assert words is not None
+        words = words.view(len(rows), -1)
+        totals = odd[-1, 0] * totals + (words * odd[0, : words.shape[1]]).sum(1)
+    return totals
+
+
 def _words(tensor: Tensor) -> Tensor | None:
     """Return the bits of a tensor as integers of at most 32 bits; None for one without a content."""
     if tensor.device.type == "meta":

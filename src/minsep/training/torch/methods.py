@@ -3,12 +3,15 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import vjp, vmap
+from torch.utils._pytree import tree_leaves
 
-from minsep.training.torch.examples import Examples, each
+from minsep.training.torch.digests import digests_of_rows
+from minsep.training.torch.examples import Examples, count_examples, each
 from minsep.training.torch.objective import Objective
 from minsep.training.torch.randomness import DrawsOfExamples, SeededExample
 from minsep.training.torch.vmapping import vmap_ready
@@ -30,6 +33,16 @@ class Gradients(ABC):
         Args:
             names: The parameters.
             scales: What gradients are multiplied by, by parameter; None leaves them unscaled.
+        """
+
+    @abstractmethod
+    def bits(self, names: list[str]) -> Tensor:
+        """Return numbers that differ wherever bits of what `add_to` would add differ: a column for each example.
+
+        Called after `norms`, and before `add_to`.
+
+        Args:
+            names: The parameters.
         """
 
     @abstractmethod
@@ -85,6 +98,14 @@ class Rows(Gradients):
             self._rows.update({name: self._rows[name] * scales[name] for name in names})
         return norms_of([self._rows[name] for name in names])
 
+    def bits(self, names: list[str]) -> Tensor:
+        """Return a number for each row of each matrix.
+
+        Args:
+            names: The parameters.
+        """
+        return torch.stack([digests_of_rows(self._rows[name]) for name in names])
+
     def add_to(self, totals: dict[str, Tensor], names: list[str], factors: Tensor) -> None:
         """Add the rows times their factors, and forget them.
 
@@ -98,7 +119,17 @@ class Rows(Gradients):
 
 
 class Vmapped(Method):
-    """All gradients of a micro-batch at once, by `vmap(grad(loss))`."""
+    """All gradients of a micro-batch at once, by `vmap(grad(loss))`.
+
+    Args:
+        objective: The model and its loss.
+        apart: Whether every example has a view of the weights of its own. Layers then multiply the rows of examples one
+            by one, by kernels that see one example each, and not all rows by one matrix.
+    """
+
+    def __init__(self, objective: Objective, apart: bool = False) -> None:
+        super().__init__(objective)
+        self._apart = apart
 
     def __call__(self, inputs: Examples, targets: Examples, seeds: Seeds) -> Rows:
         """Return the gradients of a micro-batch.
@@ -108,19 +139,77 @@ class Vmapped(Method):
             targets: The targets of the examples.
             seeds: Function that returns the examples' seeds, which determine what they draw.
         """
-        dimensions = (None, 0, None if targets is None else 0)
-        with vmap_ready(), DrawsOfExamples(seeds):
-            gradients = vmap(self._gradient, dimensions, randomness="different")(
-                self._objective.constants(), inputs, targets
-            )
+        gradients = self._of_each(self._gradient, inputs, targets, seeds)
         return Rows({name: as_rows(gradient, self._objective.dtype) for name, gradient in gradients.items()})
 
-    def _gradient(self, parameters: dict[str, Tensor], inputs: Examples, targets: Examples) -> dict[str, Tensor]:
-        value, backward, *_ = vjp(lambda these: self._objective.of_one(these, inputs, targets), parameters)
+    def values(self, inputs: Examples, targets: Examples, seeds: Seeds) -> list[Tensor]:
+        """Return the loss of each example, and all that layers return for it, in tensors whose first dimension counts.
+
+        Args:
+            inputs: The inputs of the examples.
+            targets: The targets of the examples.
+            seeds: Function that returns the examples' seeds, which determine what they draw.
+        """
+        return list(self._of_each(self._values, inputs, targets, seeds))
+
+    def _of_each(self, function: Any, inputs: Examples, targets: Examples, seeds: Seeds) -> Any:
+        """Return a function of (parameters, frozen parameters, inputs, targets) of each example."""
+        parameters, frozen, of_weights = self._objective.constants(), self._objective.frozen(), None
+        if self._apart:
+            count, of_weights = count_examples(inputs), 0
+            parameters, frozen = (
+                {name: value.expand(count, *value.shape) for name, value in values.items()}
+                for values in (parameters, frozen)
+            )
+        else:
+            frozen = {}
+        # Where there are no tensors, there is no dimension.
+        dimensions = (of_weights, of_weights if frozen else None, 0, None if targets is None else 0)
+        with vmap_ready(), DrawsOfExamples(seeds):
+            return vmap(function, dimensions, randomness="different")(parameters, frozen, inputs, targets)
+
+    def _gradient(
+        self, parameters: dict[str, Tensor], frozen: dict[str, Tensor], inputs: Examples, targets: Examples
+    ) -> dict[str, Tensor]:
+        value, backward, *_ = vjp(
+            lambda these: self._objective.of_one({**these, **frozen}, inputs, targets), parameters
+        )
         # A user's autocast is for the forward pass: it would change the dtypes of the backward pass.
         with torch.autocast(self._objective.device.type, enabled=False):
             gradients: dict[str, Tensor] = backward(torch.ones_like(value), retain_graph=False, create_graph=False)[0]
         return gradients
+
+    def _values(
+        self, parameters: dict[str, Tensor], frozen: dict[str, Tensor], inputs: Examples, targets: Examples
+    ) -> list[Tensor]:
+        def loss(these: dict[str, Tensor]) -> tuple[Tensor, list[Tensor]]:
+            with outputs_of_layers(self._objective.model) as outputs:
+                value = self._objective.of_one({**these, **frozen}, inputs, targets)
+            return value, [value, *outputs]
+
+        # Differentiated by nothing, but with the same operations as where gradients are computed.
+        values: Any = vjp(loss, parameters, has_aux=True)
+        return list(values[-1])
+
+
+@contextmanager
+def outputs_of_layers(model: nn.Module) -> Iterator[list[Tensor]]:
+    """Enter a block in which the real tensors that layers return are appended to a list.
+
+    Args:
+        model: The model.
+    """
+    outputs: list[Tensor] = []
+
+    def keep(layer: nn.Module, given: Any, output: Any) -> None:
+        outputs.extend(leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor) and leaf.is_floating_point())
+
+    handles = [layer.register_forward_hook(keep) for layer in model.modules()]
+    try:
+        yield outputs
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 class OneByOne(Method):

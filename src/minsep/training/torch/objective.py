@@ -1,5 +1,7 @@
 """A model with its loss and trainable parameters, as methods of computing gradients see it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import groupby
 from typing import Any, Protocol
 
@@ -50,6 +52,7 @@ class Objective:
         self._forms = {name: _form(value) for name, value in self.parameters.items()}
         self._sizes = [parameter.numel() for parameter in self.parameters.values()]
         self.size = sum(self._sizes)
+        self._standing_in: dict[str, Tensor] | None = None
         double = any(parameter.dtype == torch.float64 for parameter in self.parameters.values())
         self.dtype = torch.float64 if double else torch.float32
         self.device = next(iter(self.parameters.values())).device
@@ -79,8 +82,28 @@ class Objective:
         return dict(zip(self.parameters, pieces, strict=True))
 
     def constants(self) -> dict[str, Tensor]:
-        """Return the trainable parameters without their history."""
+        """Return the trainable parameters without their history, or what stands in for them."""
+        if self._standing_in is not None:
+            return dict(self._standing_in)
         return {name: parameter.detach() for name, parameter in self.parameters.items()}
+
+    def frozen(self) -> dict[str, Tensor]:
+        """Return the parameters that are not trained."""
+        named = self.model.named_parameters()
+        return {name: value.detach() for name, value in named if name not in self.parameters}
+
+    @contextmanager
+    def standing_in(self, values: dict[str, Tensor]) -> Iterator[None]:
+        """Enter a block in which other values stand in for the trainable parameters in `constants`.
+
+        Args:
+            values: The values.
+        """
+        self._standing_in = values
+        try:
+            yield
+        finally:
+            self._standing_in = None
 
     def of_one(self, parameters: dict[str, Tensor] | None, inputs: Examples, targets: Examples) -> Tensor:
         """Return the loss of one example.

@@ -63,7 +63,9 @@ class PrivateTraining(Training):
         expected_batch: The public divisor, never the actual batch size. None is the expected batch size of the sampling
             scheme.
         micro_batch: Number of examples in memory at once. The last micro-batch is padded to that size, so a size much
-            larger than a batch wastes time. "auto" measures at the first step how many fit into memory.
+            larger than a batch wastes time. "auto" measures at the first step how many fit into memory. If the last
+            bits of gradients depend on the places of examples in a micro-batch of this size, minsep takes another size,
+            with a warning.
         clipping: How the gradients of single examples are computed. "vmap" holds the gradient of every example of a
             micro-batch. "ghost" computes norms from layer inputs and output gradients, so that memory does not grow
             with examples times parameters. "auto" is "vmap" up to 256 MiB of gradients.

@@ -151,6 +151,10 @@ class _GhostGradients(Gradients):
         squares = [self._uses[name].squared_norms(None if scales is None else scales[name]) for name in names]
         return torch.stack(squares).sum(0).sqrt()
 
+    def bits(self, names: list[str]) -> Tensor:
+        """Return numbers for what the gradients are made of."""
+        return torch.cat([self._uses[name].bits() for name in names])
+
     def add_to(self, totals: dict[str, Tensor], names: list[str], factors: Tensor) -> None:
         """Add the gradients times their factors, and forget them."""
         for name in names:

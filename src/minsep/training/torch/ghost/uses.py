@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from minsep.training.torch.digests import digests_of_rows
 from minsep.training.torch.methods import add_rows, norms_of
 
 # Entries that are in memory at once besides activations: of rows, or of inner products in double precision.
@@ -96,6 +97,17 @@ class Uses:
         if self._rows_are_cheaper():
             return torch.cat([norms_of([self._rows_of(some)]) ** 2 for some in self._parts(self._shape.numel())])
         return torch.cat([self._by_places(some) for some in self._parts(max(self._terms(), self._places() ** 2))])
+
+    def bits(self) -> Tensor:
+        """Return numbers that differ wherever bits of what `add_to` adds differ: a column for each example."""
+        if self._rows is not None:
+            return digests_of_rows(self._rows)[None]
+        if self._rows_are_cheaper():
+            parts = self._parts(self._shape.numel())
+            return torch.cat([digests_of_rows(self._rows_of(some)) for some in parts])[None]
+        factors = [factor for product in self._products for factor in (product.left, product.right)]
+        factors += [part for lookup in self._lookups for part in (lookup.index, lookup.rows)]
+        return torch.stack([digests_of_rows(factor) for factor in factors])
 
     def add_to(self, total: Tensor, factors: Tensor) -> None:
         """Add the gradients times their factors to a total in double precision.
