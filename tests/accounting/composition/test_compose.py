@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 
 import minsep
 from minsep.accounting.curves import PointCurve, compose_curves, losses_of
@@ -38,7 +38,7 @@ def together(*parts):
     return np.array(p), np.array(q)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs(4), pairs(3))
 def test_compositions_are_those_of_exact_convolutions(one, other):
     """Rounded up by less than one width for each part, and by what Fourier transforms add."""
@@ -51,7 +51,7 @@ def test_compositions_are_those_of_exact_convolutions(one, other):
             assert value <= delta(exact, epsilon - 3.1 * WIDTH, direction) * (1 + 1e-9) + 1e-9
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs(5))
 def test_losses_on_a_grid_are_those_of_the_curve_rounded_up(pair):
     exact = whole_curve(pair)

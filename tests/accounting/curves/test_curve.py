@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
@@ -103,7 +103,7 @@ def weights(size=4):
     return st.lists(st.sampled_from([0, 1, 2, 5, 40, 1000]), min_size=size, max_size=size).filter(any)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(weights(), weights(), weights())
 def test_replacing_covers_two_steps_of_any_mechanism(one, zeroed, other):
     """P -> Q -> P' for random discrete distributions: a curve that covers both steps covers both together."""

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.accounting.curves.test_points import hockey_stick, pairs
@@ -42,7 +42,7 @@ def greatest(others, direction, order):
     return best
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(runs(), pairs(4), st.floats(1.0, 5.0), st.floats(0, 0.3))
 def test_the_identity_and_the_bound_hold_for_random_pairs(run, others, order, h):
     p, q = run
@@ -78,7 +78,7 @@ def test_the_identity_and_the_bound_hold_for_random_pairs(run, others, order, h)
                 assert (up <= math.exp(2 * h) * shifted * (1 + 1e-9) + 1e-12).all()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(runs(), runs(), pairs(3), st.floats(0.01, 0.6), runs())
 def test_truncation_beside_other_mechanisms(outside, inside, others, share, moved):
     """Off an event A nothing is truncated, and there P/Q grows with the outcome; on A both laws may be anything."""

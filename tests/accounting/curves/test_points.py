@@ -6,7 +6,7 @@ from itertools import pairwise
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from minsep.accounting.curves import PointCurve
@@ -43,7 +43,7 @@ def pairs(draw, size=5):
 epsilons = st.lists(st.floats(-5, 5), min_size=1, max_size=6)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs(), epsilons, epsilons)
 def test_points_of_a_pair_dominate_it_in_both_directions(pair, removes, adds):
     curve = PointCurve(
@@ -59,7 +59,7 @@ def test_points_of_a_pair_dominate_it_in_both_directions(pair, removes, adds):
             assert curve.delta(epsilon, direction) <= proven * (1 + 1e-9) + 1e-12
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs(), epsilons, epsilons)
 def test_the_atoms_are_a_pair_with_exactly_the_curve(pair, removes, adds):
     curve = PointCurve(
@@ -75,7 +75,7 @@ def test_the_atoms_are_a_pair_with_exactly_the_curve(pair, removes, adds):
         assert curve.delta(EPSILONS, direction) == pytest.approx(truth, rel=1e-9, abs=1e-12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs(), epsilons, epsilons)
 def test_remove_and_add_mirror_each_other(pair, removes, adds):
     points = [
@@ -106,7 +106,7 @@ def test_the_hull_of_all_points_of_a_pair_is_the_pair():
 steps = st.lists(st.tuples(st.floats(1e-7, 0.5), st.floats(1.0, 60.0)), min_size=1, max_size=8)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps, st.lists(st.floats(0, 1), min_size=4, max_size=4))
 def test_the_curve_is_nowhere_below_the_exact_hull_however_steep(shape, places):
     """Deltas that fall by up to 26 digits within an epsilon of 1e-7: sums of floating-point numbers must not cancel."""

@@ -83,7 +83,7 @@ def _check_terms(certificate: Certificate, mechanism: Mechanism) -> None:
     if curve is not None:
         share = curve.failure_probability
         require(0 < share < 1 and curve.attempts >= 1, "the chance that the curve errs is out of its range")
-        require(_chance_of_curves(certificate) <= chance, "the chance that the curve errs is not part of delta")
+        require(_chance_of_curves(certificate) < chance, "the chance that the curve errs leaves none for the tests")
     whole = (level + chance * (1 - level)) / delta
     unused = _UNUSED_SHARE_OF_DELTA if certificate.test == "fixed" else RELATIVE_TOLERANCE
     require(1 - unused <= whole <= 1 + 1e-12, "level and failure_probability do not make delta")
