@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from minsep.cli.options import QUESTIONS, measuring, option
+from minsep.core import validation as validate
 from minsep.core.budget import Budget
 from minsep.planning.request import BUDGET
 
@@ -74,11 +76,13 @@ class Goal:
             return Budget.with_advantage(self.advantage)
         if self.mu is not None:
             return Budget.gaussian(_MARGIN_OF_MU * self.mu, _DELTA_OF_MU if self.delta is None else self.delta)
-        for name in ("epsilon", "delta"):
-            if getattr(self, name) is None:
-                raise ValueError(f"{name} is missing: give it, or one of --max-true-positives, --advantage and --mu.")
-            QUESTIONS[name].check(name, getattr(self, name))
+        validate.all_of(partial(self._check, "epsilon"), partial(self._check, "delta"))
         return Budget(self.epsilon or 0.0, self.delta or 0.0)
+
+    def _check(self, name: str) -> None:
+        if getattr(self, name) is None:
+            raise ValueError(f"{name} is missing: give it, or one of --max-true-positives, --advantage and --mu.")
+        QUESTIONS[name].check(name, getattr(self, name))
 
     def _refuse_beside(self, name: str) -> None:
         for other in ("epsilon", "delta"):

@@ -49,7 +49,7 @@ def check(certificate: Certificate, compute: Compute, *, curve: bool = True) -> 
     same = json.loads(json.dumps(mechanism.describe())) == json.loads(json.dumps(certificate.description))
     require(same, "the mechanism is not described in the canonical form")
     _check_terms(certificate, mechanism)
-    alongside = Alongside.of([*Alongside.read(certificate.alongside).items])
+    alongside = Alongside.of([*Alongside.read(certificate.alongside).items], certificate.unit)
     require(list(alongside.records) == list(certificate.alongside), "what runs alongside is not in the canonical form")
     for direction, proof in zip(DIRECTIONS, certificate.proofs, strict=True):
         require(proof.direction == direction, f"the proof of {direction} is of {proof.direction}")

@@ -23,7 +23,8 @@ def check_curve(curve: CurveProof, mechanism: Mechanism, level: float, alongside
     require(epsilons[0] >= 0 and epsilons[-1] <= _MOST_EPSILON, "an epsilon of the curve is out of its range")
     require(all(first < second for first, second in pairwise(epsilons)), "the epsilons of the curve do not increase")
     require(curve.attempts >= 1 and curve.samples >= 1 and curve.seed >= 0, "the curve has no valid samples")
-    require(all(law.samples >= 1 for law in curve.laws), "the curve has no valid samples")
+    whole = all(law.samples >= 1 and law.samples % curve.samples == 0 for law in curve.laws)
+    require(whole, "a distribution of the curve has no multiple of its samples")
     require(0 < curve.chance_of_test < 1, "the chance that a level errs is out of its range")
     require(curve.drawn <= _MOST_DRAWN, f"{curve.drawn:,} samples of a curve are too many to check")
     for direction in DIRECTIONS:

@@ -132,9 +132,9 @@ class Curve:
 
     @cached_property
     def mu_reach(self) -> float:
-        """The largest epsilon that `mu` is about: that of the certified budget, or at which delta is 1e-5."""
+        """The largest epsilon that `mu` is about: that of the promised budgets, or at which delta is 1e-5."""
         if self.promised:
-            return min(budget.epsilon for budget in self.promised)
+            return min(min(budget.epsilon, self.epsilon(budget.delta)) for budget in self.promised)
         return self.epsilon(max(_USUAL_DELTA, 2 * self._least_delta))
 
     def replacing(self) -> "Curve":

@@ -29,8 +29,12 @@ class Alongside:
     texts: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, items: Sequence[Any]) -> "Alongside":
+    def of(cls, items: Sequence[Any], unit: str = "example") -> "Alongside":
         """Return the value for events of dp_accounting and mechanisms; one without an exact curve is refused.
+
+        Args:
+            items: The events and mechanisms.
+            unit: Whose privacy the run is about. A mechanism for another unit is refused.
 
         >>> from dp_accounting import GaussianDpEvent
         >>> Alongside.of([GaussianDpEvent(30.0)]).words
@@ -38,6 +42,10 @@ class Alongside:
         """
         for item in items:
             _curve(item)
+            if isinstance(item, Mechanism) and item.scheme.unit != unit:
+                raise ValueError(
+                    f"alongside holds a mechanism for each {item.scheme.unit}, but the run is for each {unit}."
+                )
         return cls.read(tuple(_record(item) for item in items))
 
     @classmethod
