@@ -3,21 +3,20 @@
 import json as json_module
 import shlex
 import sys
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from minsep.cli.certify import REFUSED, proof_rows
+from minsep.cli.certify import proof_rows
 from minsep.cli.curves import WithOrWithoutCurve, curve_rows
-from minsep.cli.goal import Goal
+from minsep.cli.goal import REFUSED, Goal
 from minsep.cli.help import OUTPUT
 from minsep.cli.options import MOST_EXAMPLES, QUESTIONS, Answers, Force, Journal, Json, Output, Work, command, option
 from minsep.cli.output import Files, print_grid, print_table, print_training, report_checks, say
 from minsep.cli.progress import Bar
-from minsep.core.budget import Budget, LargeDeltaWarning
+from minsep.core.budget import Budget
 from minsep.planning.request import TASK
 
 _ROWS_SHOWN = 8
@@ -98,9 +97,7 @@ def plan(
     of_users = {name: value for name, value in request.fields.items() if name not in _OF_THE_GRAPH}
     curve = True if goal.needs_curve else curve
     how: dict[str, Any] = {"seed": work.seed, "curve": curve, "compute": work.compute, "journal": journal}
-    with Bar() as bar, warnings.catch_warnings():
-        if goal.in_attackers_terms:  # delta is no chance of a failure then
-            warnings.simplefilter("ignore", LargeDeltaWarning)
+    with Bar() as bar, goal.quiet():
         users = None
         if edges is not None:
             graph = minsep.AttributionGraph.from_edges(edges)
@@ -132,10 +129,9 @@ def plan(
         elif files.certificate is not None and result.certified:
             print_training(_lines(result, files.certificate, edges))
     files.finish()
-    if not request.estimate and not goal.is_met(result.certificate):
-        if result.certified:
-            say(f"mu is certified as {result.certificate.curve.mu:.4g} only, above {goal.mu:g}: ask for a lower one.")
+    if not (request.estimate or result.certified):
         raise typer.Exit(REFUSED)
+    goal.finish(result.certificate)
 
 
 def _check_estimate(estimate: bool, output: Path | None) -> None:

@@ -69,7 +69,7 @@ class Alongside:
     @property
     def words(self) -> str:
         """What runs alongside."""
-        return ", ".join(item.name if isinstance(item, Mechanism) else str(item) for item in self.items)
+        return ", ".join(map(_in_words, self.items))
 
     @cached_property
     def curve(self) -> PldCurve:
@@ -117,6 +117,13 @@ class BesidePayoff(Payoff):
     def infinite(self) -> float:
         """The probability of infinite losses of the others, and what rounding may hide."""
         return self.alongside.curve.infinite_delta(self.direction)
+
+
+def _in_words(item: Any) -> str:
+    if not isinstance(item, Mechanism):
+        return str(item)
+    iterations = "1 iteration" if item.iterations == 1 else f"{item.iterations:,} iterations"
+    return f"{item.name} ({iterations}, noise multiplier {item.noise_multiplier:g})"
 
 
 def _record(item: Any) -> Description:
