@@ -12,7 +12,10 @@ ROOT = Path(__file__).parents[2]
 EXTRAS = ("paper", "reading", "show.report", "training.torch", "training.jax", "training.huggingface")
 """Packages whose names are public as well; some need a framework, so they are read and not imported."""
 
-SHADOWED = {"minsep.accounting.certification.certify.certify": "minsep.certify"}
+SHADOWED = {
+    "minsep.accounting.certification.certify.certify": "minsep.certify",
+    "minsep.accounting.composition.compose.compose": "minsep.compose",
+}
 """Entries by their full path, because a module on the way has the name of its function."""
 
 _log = logging.getLogger("mkdocs.hooks.reference")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from minsep.accounting import Verification as Verification
     from minsep.accounting import calibrate as calibrate
     from minsep.accounting import certify as certify
+    from minsep.accounting import certify_checkpoints as certify_checkpoints
     from minsep.accounting import compose as compose
     from minsep.accounting import estimate_delta as estimate_delta
     from minsep.accounting import estimate_epsilon as estimate_epsilon
@@ -96,6 +97,7 @@ _PACKAGE_OF = {
     "bound_contributions": "attribution",
     "calibrate": "accounting",
     "certify": "accounting",
+    "certify_checkpoints": "accounting",
     "compose": "accounting",
     "estimate_delta": "accounting",
     "estimate_epsilon": "accounting",

@@ -21,6 +21,8 @@ from minsep.strategy import Strategy, strategy_from
 NOISE_DIGITS = 6
 """Significant digits of a noise multiplier that minsep computes: the same number on every processor."""
 
+_ROUNDED_DOWN = 1 - 1e-14
+
 
 class Certified(Protocol):
     """What has a certified mechanism, such as `minsep.Certificate`."""
@@ -83,6 +85,22 @@ class Design(Described):
 
     def __str__(self) -> str:
         return self.name
+
+    def prefix(self, iterations: int) -> "Design":
+        """Return the design of the first iterations of a run, as for `Mechanism.prefix`.
+
+        Args:
+            iterations: The number of iterations of the prefix.
+        """
+        return self._prefix(iterations)[0]
+
+    def _prefix(self, iterations: int) -> tuple["Design", float]:
+        """Return the design of the first iterations, and by which norm its strategy was divided."""
+        iterations = validate.integer(iterations=iterations, at_least=1, at_most=self.iterations)
+        if iterations == self.iterations:
+            return self, 1.0
+        strategy, norm = self.strategy.prefix(iterations)
+        return Design(strategy, self.scheme.prefix(iterations), self.truncation), norm
 
     def with_noise(self, noise_multiplier: float) -> "Mechanism":
         """Return the mechanism with this design and a noise multiplier.
@@ -189,6 +207,33 @@ class Mechanism(Described):
             noise_multiplier: The noise multiplier of the new mechanism.
         """
         return replace(self, noise_multiplier=noise_multiplier)
+
+    def prefix(self, iterations: int) -> "Mechanism":
+        """Return the mechanism of the first iterations: what a run has released that stops there.
+
+        - The strategy is the leading block of C, because C is lower-triangular: the first rows of noise depend on no
+          later ones. If its largest column norm is below 1, as with fewer iterations than bands, the block is scaled
+          to 1 and the noise multiplier grows by the same factor.
+        - Sampling and truncation are the same. A fixed order has only the participations that the prefix has room for.
+
+        A run may count as its prefix only if where it stops was decided before it began, or by something public. The
+        noise and the batches of the prefix have the distribution of the run's first ones, and not their random numbers.
+
+        Args:
+            iterations: The number of iterations of the prefix.
+
+        Examples:
+            >>> import minsep
+            >>> strategy = minsep.BandedToeplitz.optimal(iterations=100, bands=4)
+            >>> mechanism = Mechanism(strategy, minsep.MinSep(rate=0.02, min_sep=10), noise_multiplier=0.8)
+            >>> mechanism.prefix(50).strategy, mechanism.prefix(50).noise_multiplier
+            (BandedToeplitz(iterations=50, bands=4), 0.8)
+            >>> round(mechanism.prefix(1).noise_multiplier, 3)
+            1.171
+        """
+        design, norm = self.design._prefix(iterations)
+        # Division rounds: a little less noise than the prefix has is on the safe side.
+        return design.with_noise(self.noise_multiplier if norm == 1 else self.noise_multiplier / norm * _ROUNDED_DOWN)
 
     def with_graph(self, graph: AttributionGraph) -> "Mechanism":
         """Return the same mechanism for the users of a graph, refused if a user has more examples than it protects.

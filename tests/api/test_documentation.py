@@ -42,6 +42,7 @@ RESULTS = (
     "Bounded",
     "Calibration",
     "Certificate",
+    "Composition",
     "Estimate",
     "Plan",
     "PrivacyCurve",

@@ -197,7 +197,7 @@ def test_plan_says_all_that_is_wrong_at_once(tmp_path):
     assert result.returncode == 2
     assert result.stdout == ""
     names = [line.removeprefix("Error: ").split(" is ")[0] for line in result.stderr.splitlines()]
-    assert names == ["--batch-size", "--iterations", "--epsilon", "--delta", "--scheme"]
+    assert names == ["--epsilon", "--delta", "--batch-size", "--iterations", "--scheme"]
     missing = run("plan", *TASK, "--report", str(tmp_path / "none" / "plan.html"))
     assert missing.returncode == 2
     assert "does not exist" in missing.stderr

@@ -17,11 +17,13 @@ COUNTS = {
     "checker.py": lines_of("certification", only=["checker"]),
     "certification": lines_of("certification", only=["certificate", "claims", "draws", "proofs"])
     + lines_of("../core", only=["plain"]),
+    "curve": lines_of("certification", only=["curve_checker", "curve_proof", "levels", "errors"]),
     "pairs": lines_of("pairs"),
     "importance": lines_of("importance", without=["adapted", "mixed", "choice"]),
     "schemes": lines_of("schemes"),
     "exact": lines_of("exact"),
     "reduction": lines_of("reduction") + lines_of("sequential"),
+    "curves": lines_of("curves", without=["composed", "trials", "tuned"]),
 }
 
 

@@ -95,7 +95,7 @@ USERS = {
     **{
         name: PLAN[name]
         for name in PLAN
-        if name not in ("num_examples", "max_batch_size", "user_bound", "graph", "attempts", "curve")
+        if name not in ("num_examples", "max_batch_size", "user_bound", "graph", "attempts")
     },
 }
 COMPARE = {

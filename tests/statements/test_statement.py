@@ -3,6 +3,7 @@
 import hashlib
 import html
 import json
+import math
 import re
 from dataclasses import replace
 
@@ -10,6 +11,9 @@ import pytest
 
 import minsep
 from minsep.cli.app import app
+from minsep.show.statements import most_true_positives
+from minsep.show.statements.content import rounded_up
+from minsep.show.statements.neighbours import section, sentence
 
 
 @pytest.fixture(scope="module")
@@ -104,12 +108,74 @@ def test_several_runs_are_composed(certificate, exact):
     stated = minsep.statement(certificate, exact, estimate=False)
     assert stated.composition.sum_of_epsilons == 3.0
     assert "together" in stated.summary
-    assert "optimal composition theorem" in stated.to_markdown()
+    expected = minsep.compose([certificate, exact])
+    assert (stated.epsilon, stated.delta) == (expected.epsilon, expected.delta)
+    assert "the privacy losses of the pairs of distributions that dominate the runs add up" in stated.to_markdown()
+    data = json.loads(stated.to_json())["composition"]
+    assert data["sum_of_deltas"] == pytest.approx(2e-3)
+    assert data["attacker"][1]["most_true_positives"] == expected.curve.true_positives(0.01)
     assert "Run 2: What it means" in stated.to_markdown()
 
 
 def test_one_certificate_for_two_runs_counts_twice(exact):
     assert minsep.statement(exact, exact, estimate=False).composition.sum_of_epsilons == 2.0
+
+
+def test_runs_on_other_numbers_of_examples_are_refused_unless_accepted(exact):
+    smaller, larger = (replace(exact, num_examples=number) for number in (100, 200))
+    with pytest.raises(ValueError, match="for 100 and 200 examples"):
+        minsep.statement(smaller, larger, estimate=False)
+    assert minsep.statement(smaller, larger, estimate=False, accept_other_num_examples=True).composition.count == 2
+
+
+def test_a_certified_curve_says_more_than_its_point(certificate):
+    curved = minsep.certify(certificate.mechanism, epsilon=2.0, delta=1e-3, seed=6, curve=True)
+    stated = minsep.statement(curved, estimate=False)
+    assert "More was proven than this one point" in stated.to_markdown()
+    assert "More was proven" not in minsep.statement(certificate, estimate=False).to_markdown()
+    (run,) = json.loads(stated.to_json())["runs"]
+    for row in run["attacker"]:
+        assert row["most_true_positives"] == curved.curve.true_positives(row["false_positives"])
+        assert row["most_true_positives"] < most_true_positives(row["false_positives"], 2.0, 1e-3)
+
+
+def test_replacing_an_example_uses_the_curve(exact):
+    stated = minsep.statement(exact, adjacency="replace-one", estimate=False)
+    least = exact.curve.replacing().epsilon(exact.delta)
+    assert least < 2 * exact.epsilon
+    assert f"If one example replaces another, the guarantee is ({rounded_up(least)}, 0.001)-diff" in stated.summary
+    assert "## If one example replaces another\n" in stated.to_markdown()
+    assert "- Replacing one example by another" not in stated.to_markdown()
+    assert "- Replacing one example by another" in minsep.statement(exact, estimate=False).to_markdown()
+    assert json.loads(stated.to_json())["adjacency"] == "replace-one"
+    for text in (stated.to_html(), stated.to_model_card(), stated.to_registry()):
+        assert "If one example replaces another" in text
+
+
+def test_replacing_an_example_doubles_epsilon_without_a_curve(certificate, users):
+    stated = minsep.statement(certificate, adjacency="replace-one", estimate=False)
+    delta = (1 + math.exp(2.0)) * 1e-3
+    assert f"({rounded_up(4.0)}, {rounded_up(delta)})-differential privacy" in stated.summary
+    assert "so epsilon doubles" in stated.to_markdown()
+    assert "If one user replaces another" in minsep.statement(users, adjacency="replace-one", estimate=False).summary
+
+
+def test_nothing_is_proven_of_replacing_where_delta_would_be_one(certificate):
+    curve = certificate.curve
+    assert sentence("replace-one", curve, 10.0, 1e-3, "example").endswith("nothing is proven.")
+    assert section("replace-one", curve, 10.0, 1e-3, "example").table is None
+
+
+def test_adding_or_removing_says_what_must_be_public(exact, users):
+    stated = minsep.statement(exact, adjacency="add-or-remove", estimate=False)
+    assert "If one example is added or removed, the guarantee is (1, 0.001)-differential privacy." in stated.summary
+    assert "- The sampling rate is a constant" in stated.to_markdown()
+    assert "because a user whose" in minsep.statement(users, adjacency="add-or-remove", estimate=False).to_markdown()
+
+
+def test_another_adjacency_is_refused(exact):
+    with pytest.raises(ValueError, match="adjacency is 'replace', but"):
+        minsep.statement(exact, adjacency="replace")
 
 
 def test_different_units_are_refused(exact, users):

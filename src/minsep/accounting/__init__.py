@@ -4,6 +4,7 @@ Planning, reports, training, audits and the command line may import only these n
 """
 
 from minsep.accounting.certification import (
+    TESTS_OF_CHECKPOINT,
     Accepted,
     Calibration,
     Certificate,
@@ -17,6 +18,7 @@ from minsep.accounting.certification import (
     calibrate_exactly,
     certify,
     certify_by,
+    certify_checkpoints,
     exact_mechanism,
     not_certified,
     rung_seed,
@@ -54,6 +56,7 @@ from minsep.accounting.sequential import betting_verifier, fixed_sample_verifier
 __all__ = [
     "DIRECTIONS",
     "METHODS_IN_WORDS",
+    "TESTS_OF_CHECKPOINT",
     "Accepted",
     "Calibration",
     "Certificate",
@@ -80,6 +83,7 @@ __all__ = [
     "calibrate_exactly",
     "certify",
     "certify_by",
+    "certify_checkpoints",
     "compose",
     "cost_of_cutting",
     "epsilon_at_least",

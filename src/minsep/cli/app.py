@@ -16,6 +16,8 @@ from minsep.cli.batches import batches
 from minsep.cli.bound import bound
 from minsep.cli.certify import calibrate, certify, delta, epsilon, verify
 from minsep.cli.compare import compare
+from minsep.cli.compose import compose
+from minsep.cli.export import export
 from minsep.cli.help import Group
 from minsep.cli.ledger import ledger
 from minsep.cli.options import Offering, in_flags
@@ -135,6 +137,7 @@ COMMANDS = (
     calibrate,
     certify,
     verify,
+    compose,
     delta,
     epsilon,
     compare,
@@ -143,6 +146,7 @@ COMMANDS = (
     bound,
     statement,
     ledger,
+    export,
     audit,
     serve,
 )

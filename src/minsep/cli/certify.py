@@ -1,11 +1,15 @@
 """`minsep certify`, `calibrate`, `verify`, `delta` and `epsilon`: how private a mechanism is."""
 
+import json as json_module
 import math
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from minsep.cli.checkpoints import Checkpoints, Stops
+from minsep.cli.curves import WithCurve, curve_rows
+from minsep.cli.goal import REFUSED, Goal
 from minsep.cli.options import (
     Cluster,
     Delta,
@@ -27,8 +31,16 @@ from minsep.cli.output import Files, print_json, print_table, print_training, sa
 from minsep.cli.progress import Bar
 from minsep.core.budget import warn_of_delta
 from minsep.core.files import write_whole
+from minsep.planning.request import BUDGET
 
-REFUSED = 1
+AlongsideFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="What else is released about the same data, such as a histogram: the budget is for all together. A file "
+        "as `minsep certify --from` reads it; give several for several.",
+        rich_help_panel=BUDGET,
+    ),
+]
 _ADVICE_SAMPLES = 20_000
 
 
@@ -38,6 +50,9 @@ def certify(
     epsilon: Epsilon,
     delta: Delta,
     work: Work,
+    curve: WithCurve = False,
+    at: Checkpoints = None,
+    alongside: AlongsideFiles = None,
     journal: Journal = None,
     model_size: ModelSize = None,
     output: Output = None,
@@ -53,11 +68,14 @@ def certify(
     import minsep
 
     files = Files(output=output, journal=journal, force=force, keeps_certificate=not json)
-    checks = [*budget_checks(epsilon=epsilon, delta=delta), *work.check(), *files.checks()]
+    stops = Stops(at or [], output, force=force, kept=not json)
+    checks = [*budget_checks(epsilon=epsilon, delta=delta), *work.check(), *files.checks(), *stops.checks()]
     record = None if setting.source is None else setting.record(*checks)
     mechanism = setting.mechanism(*checks) if record is None else record.mechanism
     if record is not None and mechanism is None:
-        _check_without_samples(journal=journal, model_size=model_size)
+        _check_without_samples(
+            journal=journal, model_size=model_size, curve=curve or None, at=at or None, alongside=alongside or None
+        )
         _report_together(record, epsilon, delta, Files(output=output, force=force), json)
         return
     with Bar() as bar:
@@ -65,19 +83,25 @@ def certify(
             mechanism,
             epsilon,
             delta,
+            attempts=1 + stops.tests,
             seed=work.seed,
             model_size=model_size,
             num_examples=setting.examples,
+            curve=curve,
+            alongside=_runs_of(alongside),
             compute=work.compute,
             journal=journal,
             progress=bar.tell,
         )
         if not certificate.passed:
             bar.show("estimating delta")
-        advice = "" if certificate.passed else _advice(mechanism, epsilon, delta)
-    _report(certificate, files, json)
+        advice = "" if certificate.passed or alongside else _advice(mechanism, epsilon, delta)
+        stopped = stops.certify(mechanism, certificate, model_size, work.compute, bar.tell)
+    _report(certificate, files, json, stopped)
+    if not json:
+        stops.report(stopped, delta)
     if record is not None:
-        _say_assumptions(record, json, certificate.failure_probability if certificate.passed else 0.0)
+        say_assumptions(record, json, certificate.failure_probability if certificate.passed else 0.0)
     if advice:
         say(advice, to_error=json)
     _finish(certificate, files)
@@ -86,9 +110,10 @@ def certify(
 @command
 def calibrate(
     setting: Setting,
-    epsilon: Epsilon,
-    delta: Delta,
+    goal: Goal,
     work: Work,
+    curve: WithCurve = False,
+    alongside: AlongsideFiles = None,
     journal: Journal = None,
     model_size: ModelSize = None,
     output: Output = None,
@@ -102,28 +127,32 @@ def calibrate(
     import minsep
 
     files = Files(output=output, journal=journal, force=force, keeps_certificate=not json)
-    checks = [*budget_checks(epsilon=epsilon, delta=delta), *work.check(), *files.checks()]
-    design = setting.design(*checks)
-    with Bar() as bar:
+    design = setting.design(*goal.check(), *work.check(), *files.checks())
+    budget = goal.budget()
+    with Bar() as bar, goal.quiet():
         calibration = minsep.calibrate(
             design,
-            epsilon=epsilon,
-            delta=delta,
+            epsilon=budget.epsilon,
+            delta=budget.delta,
             seed=work.seed,
             model_size=model_size,
             num_examples=setting.examples,
+            curve=curve or goal.needs_curve,
+            alongside=_runs_of(alongside),
             compute=work.compute,
             journal=journal,
             progress=bar.tell,
         )
+    certificate = calibration.certificate
     if calibration.fallback:
         say(calibration.fallback, to_error=json)
-    _report(calibration.certificate, files, json)
-    if files.certificate is not None and calibration.certificate.passed and not json:
+    _report(certificate, files, json, more=goal.rows(certificate))
+    if files.certificate is not None and certificate.passed and not json:
         from minsep.training.snippet import training_lines
 
         print_training(training_lines(setting.examples, setting.iterations, certificate=str(files.certificate)))
-    _finish(calibration.certificate, files)
+    _finish(certificate, files)
+    goal.finish(certificate)
 
 
 @command
@@ -192,6 +221,13 @@ def epsilon(setting: Setting, noise_multiplier: NoiseMultiplier, delta: Delta, w
     _print_estimate("epsilon", estimate, json)
 
 
+def _runs_of(paths: list[Path] | None) -> list[Any]:
+    """Return what files say was run beside a mechanism."""
+    from minsep.reading import read_record
+
+    return [run for path in paths or [] for run in read_record(path).runs]
+
+
 def proof_rows(certificate: Any) -> dict[str, str]:
     """Return how each direction was proven, in words."""
     return {proof.direction: proof.summary() for proof in certificate.proofs}
@@ -202,9 +238,19 @@ def outcome_in_words(certificate: Any) -> str:
     return ("CONDITIONAL, " if certificate.conditional else "") + ("yes" if certificate.passed else "no")
 
 
-def _report(certificate: Any, files: Files, json: bool) -> None:
+def _report(
+    certificate: Any,
+    files: Files,
+    json: bool,
+    stopped: dict[int, Any] | None = None,
+    more: dict[str, str] | None = None,
+) -> None:
     """Write and print a certificate; print all of it if it could not be written."""
     files.write_certificate(certificate)
+    if json and stopped:
+        content = {f"{end}": json_module.loads(one.to_json()) for end, one in stopped.items()}
+        print_json({"certificate": json_module.loads(certificate.to_json()), "checkpoints": content})
+        return
     if json:
         print(certificate.to_json())
         return
@@ -212,6 +258,7 @@ def _report(certificate: Any, files: Files, json: bool) -> None:
     rows = {"Mechanism": mechanism.name, "Noise multiplier": f"{mechanism.noise_multiplier:.5g}"}
     rows |= proof_rows(certificate)
     rows["Certified"] = outcome_in_words(certificate)
+    rows |= (more or {}) | curve_rows(certificate)
     print_table(f"({certificate.epsilon:g}, {certificate.delta:g})-DP", rows | files.rows())
     say(certificate.statement)
     if files.note:
@@ -250,13 +297,13 @@ def _report_together(record: Any, epsilon: float, delta: float, files: Files, js
         rows["Within the budget"] = "yes" if within else "no"
         print_table(f"({epsilon:g}, {delta:g})-DP", rows | files.rows())
         say(result.statement)
-    _say_assumptions(record, json)
+    say_assumptions(record, json)
     files.finish()
     if not within:
         raise typer.Exit(REFUSED)
 
 
-def _say_assumptions(record: Any, json: bool, failure_probability: float = 0.0) -> None:
+def say_assumptions(record: Any, json: bool, failure_probability: float = 0.0) -> None:
     """Say what a file of another library does not show."""
     sentences = list(record.assumptions)
     if failure_probability > 0:

@@ -1,13 +1,21 @@
 """What a run may tell: epsilon and delta, or what an attacker may find out."""
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
+import typer
+
 from minsep.cli.options import QUESTIONS, measuring, option
-from minsep.core.budget import Budget
+from minsep.cli.output import say
+from minsep.core import validation as validate
+from minsep.core.budget import Budget, LargeDeltaWarning
 from minsep.planning.request import BUDGET
 
+REFUSED = 1
 _MARGIN_OF_MU = 0.97  # of the mu that is asked for: a curve from samples lies above the true one
 _FALSE_POSITIVES = 0.01
 _DELTA_OF_MU = 1e-5
@@ -46,11 +54,6 @@ class Goal:
     ] = None
 
     @property
-    def in_attackers_terms(self) -> bool:
-        """Whether delta is part of a bound on attackers instead of the chance of a failure."""
-        return self.max_true_positives is not None or self.advantage is not None
-
-    @property
     def needs_curve(self) -> bool:
         """Whether only a curve shows that the goal is met."""
         return self.mu is not None
@@ -74,11 +77,13 @@ class Goal:
             return Budget.with_advantage(self.advantage)
         if self.mu is not None:
             return Budget.gaussian(_MARGIN_OF_MU * self.mu, _DELTA_OF_MU if self.delta is None else self.delta)
-        for name in ("epsilon", "delta"):
-            if getattr(self, name) is None:
-                raise ValueError(f"{name} is missing: give it, or one of --max-true-positives, --advantage and --mu.")
-            QUESTIONS[name].check(name, getattr(self, name))
+        validate.all_of(partial(self._check, "epsilon"), partial(self._check, "delta"))
         return Budget(self.epsilon or 0.0, self.delta or 0.0)
+
+    def _check(self, name: str) -> None:
+        if getattr(self, name) is None:
+            raise ValueError(f"{name} is missing: give it, or one of --max-true-positives, --advantage and --mu.")
+        QUESTIONS[name].check(name, getattr(self, name))
 
     def _refuse_beside(self, name: str) -> None:
         for other in ("epsilon", "delta"):
@@ -105,11 +110,19 @@ class Goal:
             return {f"Gaussian parameter mu, up to epsilon {curve.mu_reach:.3g}": f"at most {curve.mu:.3g} (certified)"}
         return {}
 
-    def is_met(self, certificate: Any) -> bool:
-        """Whether what is certified meets the goal, as far as a budget alone does not say so."""
-        if not certificate.passed:
-            return False
-        return self.mu is None or certificate.curve.mu <= self.mu
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Enter a block without warnings of a large delta, where delta is no chance of a failure."""
+        with warnings.catch_warnings():
+            if self.max_true_positives is not None or self.advantage is not None:
+                warnings.simplefilter("ignore", LargeDeltaWarning)
+            yield
+
+    def finish(self, certificate: Any) -> None:
+        """End a command as refused unless what is certified meets the goal, as far as a budget does not say so."""
+        if certificate.passed and self.mu is not None and certificate.curve.mu > self.mu:
+            say(f"mu is certified as {certificate.curve.mu:.4g} only, above {self.mu:g}: ask for a lower one.")
+            raise typer.Exit(REFUSED)
 
 
 def _flag(name: str) -> str:

@@ -80,6 +80,15 @@ MinSep = Annotated[
     ),
 ]
 Scheme = Annotated[str, typer.Option(help="How batches are sampled.", rich_help_panel=MECHANISM)]
+# The same where a file may say it instead.
+AnyBatchSize = Annotated[float | None, option(QUESTIONS["batch_size"])]
+AnyIterations = Annotated[int | None, option(QUESTIONS["iterations"])]
+AnyBands = Annotated[
+    int | None, counting("Number of diagonals of the strategy matrix. Default: 1.", rich_help_panel=MECHANISM)
+]
+AnyScheme = Annotated[
+    str | None, typer.Option(help="How batches are sampled. Default: min-sep.", rich_help_panel=MECHANISM)
+]
 NoiseMultiplier = Annotated[
     float, measuring("Standard deviation of the noise divided by the clip norm.", rich_help_panel=MECHANISM)
 ]
@@ -215,15 +224,11 @@ class CertifiedSetting:
     """A mechanism without its noise: that of a certificate, or that of the options of `Setting`."""
 
     examples: Examples
-    batch_size: Annotated[float | None, option(QUESTIONS["batch_size"])] = None
-    iterations: Annotated[int | None, option(QUESTIONS["iterations"])] = None
-    bands: Annotated[
-        int | None, counting("Number of diagonals of the strategy matrix. Default: 1.", rich_help_panel=MECHANISM)
-    ] = None
+    batch_size: AnyBatchSize = None
+    iterations: AnyIterations = None
+    bands: AnyBands = None
     min_sep: MinSep = None
-    scheme: Annotated[
-        str | None, typer.Option(help="How batches are sampled. Default: min-sep.", rich_help_panel=MECHANISM)
-    ] = None
+    scheme: AnyScheme = None
     max_batch_size: MaxBatchSize = None
     certificate: Annotated[
         Path | None,
@@ -268,15 +273,11 @@ class RecordedSetting:
         ),
     ] = None
     examples: Annotated[int | None, option(QUESTIONS["num_examples"])] = None
-    batch_size: Annotated[float | None, option(QUESTIONS["batch_size"])] = None
-    iterations: Annotated[int | None, option(QUESTIONS["iterations"])] = None
-    bands: Annotated[
-        int | None, counting("Number of diagonals of the strategy matrix. Default: 1.", rich_help_panel=MECHANISM)
-    ] = None
+    batch_size: AnyBatchSize = None
+    iterations: AnyIterations = None
+    bands: AnyBands = None
     min_sep: MinSep = None
-    scheme: Annotated[
-        str | None, typer.Option(help="How batches are sampled. Default: min-sep.", rich_help_panel=MECHANISM)
-    ] = None
+    scheme: AnyScheme = None
     max_batch_size: MaxBatchSize = None
     noise_multiplier: Annotated[
         float | None,

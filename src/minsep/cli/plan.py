@@ -3,20 +3,20 @@
 import json as json_module
 import shlex
 import sys
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from minsep.cli.certify import REFUSED, proof_rows
-from minsep.cli.goal import Goal
+from minsep.cli.certify import proof_rows
+from minsep.cli.curves import WithOrWithoutCurve, curve_rows
+from minsep.cli.goal import REFUSED, Goal
 from minsep.cli.help import OUTPUT
 from minsep.cli.options import MOST_EXAMPLES, QUESTIONS, Answers, Force, Journal, Json, Output, Work, command, option
 from minsep.cli.output import Files, print_grid, print_table, print_training, report_checks, say
 from minsep.cli.progress import Bar
-from minsep.core.budget import Budget, LargeDeltaWarning
+from minsep.core.budget import Budget
 from minsep.planning.request import TASK
 
 _ROWS_SHOWN = 8
@@ -48,6 +48,7 @@ def plan(
             rich_help_panel=TASK,
         ),
     ] = None,
+    curve: WithOrWithoutCurve = None,
     journal: Journal = None,
     output: Output = None,
     force: Force = False,
@@ -94,18 +95,16 @@ def plan(
     (request,) = requests
     bounds = _bounds(user_bound, edges)
     of_users = {name: value for name, value in request.fields.items() if name not in _OF_THE_GRAPH}
-    how: dict[str, Any] = {"seed": work.seed, "compute": work.compute, "journal": journal}
-    with Bar() as bar, warnings.catch_warnings():
-        if goal.in_attackers_terms:  # delta is no chance of a failure then
-            warnings.simplefilter("ignore", LargeDeltaWarning)
+    curve = True if goal.needs_curve else curve
+    how: dict[str, Any] = {"seed": work.seed, "curve": curve, "compute": work.compute, "journal": journal}
+    with Bar() as bar, goal.quiet():
         users = None
         if edges is not None:
             graph = minsep.AttributionGraph.from_edges(edges)
             users = minsep.plan_users(graph, **of_users, user_bounds=bounds, progress=bar.tell, **how)
             result = users.recommended.plan
         else:
-            curve = True if goal.needs_curve else None
-            result = make_plan(replace(request, user_bound=bounds[0]), progress=bar.tell, curve=curve, **how)
+            result = make_plan(replace(request, user_bound=bounds[0]), progress=bar.tell, **how)
         files.write_certificate(result.certificate)
         if report is not None or plot is not None:
             from minsep.show.report import plot as draw
@@ -130,10 +129,9 @@ def plan(
         elif files.certificate is not None and result.certified:
             print_training(_lines(result, files.certificate, edges))
     files.finish()
-    if not request.estimate and not goal.is_met(result.certificate):
-        if result.certified:
-            say(f"mu is certified as {result.certificate.curve.mu:.4g} only, above {goal.mu:g}: ask for a lower one.")
+    if not (request.estimate or result.certified):
         raise typer.Exit(REFUSED)
+    goal.finish(result.certificate)
 
 
 def _check_estimate(estimate: bool, output: Path | None) -> None:
@@ -271,7 +269,7 @@ def _print(result: Any, files: dict[str, str]) -> None:
         **_margins(result),
         "Error saved by tuning": f"{100 * result.gain:.1f} %",
         "Largest stable clip norm of scaled Adam": f"{_largest_stable_clip_norm(result):.3g}",
-        **({} if result.estimated else proof_rows(result.certificate)),
+        **({} if result.estimated else proof_rows(result.certificate) | curve_rows(result.certificate)),
         **files,
     }
     what = "Estimate" if result.estimated else "Plan"

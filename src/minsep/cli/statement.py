@@ -23,6 +23,13 @@ def statement(
         float | None,
         typer.Option(parser=number, metavar="NUMBER", help="Delta of several runs together (default: their sum)."),
     ] = None,
+    adjacency: Annotated[
+        Literal["zero-out", "replace-one", "add-or-remove"],
+        typer.Option(
+            help="Which datasets it is about: zero-out is what certificates prove; replace-one and add-or-remove add "
+            "what that means for datasets that differ so."
+        ),
+    ] = "zero-out",
     format: Annotated[
         Literal["markdown", "html", "json", "registry", "model-card"] | None,
         typer.Option(
@@ -41,6 +48,12 @@ def statement(
     ] = False,
     no_estimate: Annotated[
         bool, typer.Option("--no-estimate", help="Leave out the estimate of what the best attacker can do.")
+    ] = False,
+    accept_other_num_examples: Annotated[
+        bool,
+        typer.Option(
+            "--accept-other-examples", help="Compose certificates that were made for different numbers of examples."
+        ),
     ] = False,
     workers: Workers = None,
 ) -> None:
@@ -61,6 +74,8 @@ def statement(
             model=model,
             data=data,
             delta=delta,
+            adjacency=adjacency,
+            accept_other_num_examples=accept_other_num_examples,
             verify=not no_verify,
             estimate=not no_estimate,
             compute=minsep.Compute(workers=workers),

@@ -199,6 +199,14 @@ class MultiAttributionMinSep(Scheme):
             found.append(SILENT_NEIGHBOURS)
         return tuple(found)
 
+    def prefix(self, iterations: int) -> "MultiAttributionMinSep":
+        """Return the scheme itself: who blocks whom does not depend on how long a run is.
+
+        Args:
+            iterations: The number of iterations of the prefix.
+        """
+        return self
+
     def batches(
         self, iterations: int, num_examples: int, key: Key, truncation: Truncation | None, fingerprint: str
     ) -> BatchStream:

@@ -69,6 +69,14 @@ class Scheme(Described, Registered):
             iterations: The number of iterations of the run.
         """
 
+    def prefix(self, iterations: int) -> "Scheme":
+        """Return the scheme of the first iterations of a run, refused unless they are those of a shorter run.
+
+        Args:
+            iterations: The number of iterations of the prefix.
+        """
+        raise ValueError(f"scheme is {self!r}, but minsep does not know how its runs begin.")
+
     def expected_batch_size(self, num_examples: int) -> float:
         """Return the mean number of examples in a batch.
 
@@ -90,6 +98,14 @@ class IndependentScheme(Scheme):
     @abstractmethod
     def law(self) -> RenewalLaw:
         """Law of one example's participation times."""
+
+    def prefix(self, iterations: int) -> Scheme:
+        """Return the scheme itself: its law does not depend on how long a run is.
+
+        Args:
+            iterations: The number of iterations of the prefix.
+        """
+        return self
 
     def batches(
         self, iterations: int, num_examples: int, key: Key, truncation: Truncation | None, fingerprint: str

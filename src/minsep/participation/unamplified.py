@@ -62,6 +62,18 @@ class Unamplified(IndependentScheme):
                 f"need at least {-(-iterations // self.min_sep)}."
             )
 
+    def prefix(self, iterations: int) -> "Unamplified":
+        """Return the fixed order with no more participations than the prefix has room for.
+
+        Args:
+            iterations: The number of iterations of the prefix.
+
+        Examples:
+            >>> Unamplified(min_sep=300, participations=5).prefix(400)
+            Unamplified(min_sep=300, participations=2)
+        """
+        return Unamplified(self.min_sep, min(self.participations, -(-iterations // self.min_sep)))
+
     @staticmethod
     def in_words(separation: int) -> str:
         """Return the scheme with a separation, in words.

@@ -81,6 +81,7 @@ def plan_users(
     user_bounds: Sequence[int] = (1, 2, 4),
     duplicates: bool = False,
     seed: int | None = None,
+    curve: bool | None = None,
     compute: Compute = LOCAL,
     journal: str | os.PathLike[str] | None = None,
     progress: Listener | None = None,
@@ -99,6 +100,7 @@ def plan_users(
         user_bounds: The bounds to plan for. With a bound of 1 the privacy of an example is the privacy of its users.
         duplicates: Whether an example may be kept more than once, as for `bound_contributions`.
         seed: As for `plan`.
+        curve: As for `plan`.
         compute: As for `plan`.
         journal: As for `plan`.
         progress: As for `plan`.
@@ -140,10 +142,11 @@ def plan_users(
             if run.progress is not None:
                 run.progress(replace(event, detail=f"user bound {bound}: {event.detail}"))
 
-        found = make_plan(requests[bound], seed=run.seed, compute=run.compute, progress=tell)
+        found = make_plan(requests[bound], seed=run.seed, compute=run.compute, progress=tell, curve=curve)
         return UserPlan(bound, bounded[bound], dated(found, run.date))
 
-    inputs = {**requests[bounds[0]].fields, "graph": graph, "user_bounds": bounds, "duplicates": duplicates}
+    of_graph = {"graph": graph, "user_bounds": bounds, "duplicates": duplicates, "curve": curve}
+    inputs = {**requests[bounds[0]].fields, **of_graph}
     with begin(journal, "plan_users", inputs, seed, compute, progress) as run:
         plans = UserPlans(tuple(planned(bound, run) for bound in bounds))
         return run.finish(plans, plans.statement)

@@ -124,6 +124,26 @@ class BandedInverseToeplitz(Toeplitz):
         count = most_participations(iterations, separation, participations)
         return cls(on_grid(optimum.banded_inverse(iterations, bands, separation, count)), iterations)
 
+    def prefix(self, iterations: int) -> tuple["BandedInverseToeplitz", float]:
+        """Return the strategy of the first iterations, and by which norm it was divided.
+
+        Args:
+            iterations: The number of iterations of the prefix.
+
+        Examples:
+            >>> strategy = BandedInverseToeplitz.from_noise_coefficients([1.0, -0.5], iterations=4)
+            >>> first, norm = strategy.prefix(2)
+            >>> first, round(norm, 3)
+            (BandedInverseToeplitz(iterations=2, inverse_bands=2), 0.97)
+        """
+        iterations = validate.integer(iterations=iterations, at_least=1, at_most=self.iterations)
+        if iterations == self.iterations:
+            return self, 1.0
+        return (
+            BandedInverseToeplitz(self.noise_coefficients[:iterations], iterations),
+            norm_of(self.coefficients[:iterations]),
+        )
+
     @property
     def inverse_bands(self) -> int:
         """Number of diagonals of C^-1."""

@@ -9,7 +9,7 @@ from minsep.core import validation as validate
 from minsep.core.arrays import FloatArray
 from minsep.core.identity import Description
 from minsep.strategy import optimum, series
-from minsep.strategy.base import read_only, recorded, rows_of, unit_norm
+from minsep.strategy.base import norm_of, read_only, recorded, rows_of, unit_norm
 from minsep.strategy.grid import on_grid
 from minsep.strategy.toeplitz import Toeplitz
 from minsep.strategy.workload import Workload
@@ -131,6 +131,25 @@ class BandedToeplitz(Toeplitz):
         coefficients = self.coefficients * factor
         coefficients[0] = self.coefficients[0]
         return BandedToeplitz(on_grid(coefficients), self.iterations)
+
+    def prefix(self, iterations: int) -> tuple["BandedToeplitz", float]:
+        """Return the strategy of the first iterations, and by which norm it was divided.
+
+        Args:
+            iterations: The number of iterations of the prefix.
+
+        Examples:
+            >>> strategy = BandedToeplitz.from_coefficients([4.0, 3.0], iterations=10)
+            >>> strategy.prefix(5)
+            (BandedToeplitz(iterations=5, bands=2), 1.0)
+            >>> strategy.prefix(1)
+            (BandedToeplitz(iterations=1, bands=1), 0.8)
+        """
+        iterations = validate.integer(iterations=iterations, at_least=1, at_most=self.iterations)
+        if iterations >= self.bands:  # the first column is whole
+            return BandedToeplitz.from_description({**self.describe(), "iterations": iterations}), 1.0
+        first = self.coefficients[:iterations]
+        return BandedToeplitz(first, iterations), norm_of(first)
 
     @property
     def banded_column(self) -> FloatArray:

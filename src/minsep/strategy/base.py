@@ -127,6 +127,17 @@ class Strategy(Described, Registered):
             result[lag:] = np.einsum("ij,ij->j", later, earlier)
         return result
 
+    def prefix(self, iterations: int) -> tuple["Strategy", float]:
+        """Return the strategy of the first iterations, and by which norm it was divided.
+
+        Its matrix is the leading block of C, scaled to a largest column norm of 1. C is lower-triangular, so the first
+        rows of C^-1 Z are those of the inverse of the block.
+
+        Args:
+            iterations: The number of iterations of the prefix.
+        """
+        raise ValueError(f"strategy is {self!r}, but minsep does not know the leading block of such a strategy.")
+
     def solve(self, values: ArrayLike) -> FloatArray:
         """Return C^-1 `values`, for `iterations` rows of any shape.
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from minsep.core import validation as validate
 from minsep.core.arrays import FloatArray
 from minsep.core.identity import Description
-from minsep.strategy.base import Strategy, read_only, recorded, unit_norm
+from minsep.strategy.base import Strategy, norm_of, read_only, recorded, unit_norm
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -50,6 +50,22 @@ class Dense(Strategy):
     def iterations(self) -> int:  # type: ignore[override]
         """Number of rows."""
         return int(self.matrix.shape[0])
+
+    def prefix(self, iterations: int) -> tuple["Dense", float]:
+        """Return the strategy of the first iterations, and by which norm it was divided.
+
+        Args:
+            iterations: The number of iterations of the prefix.
+
+        Examples:
+            >>> Dense([[4.0, 0.0], [3.0, 4.0]]).prefix(1)[1]
+            0.8
+        """
+        iterations = validate.integer(iterations=iterations, at_least=1, at_most=self.iterations)
+        if iterations == self.iterations:
+            return self, 1.0
+        block = self.matrix[:iterations, :iterations]
+        return Dense(block), max(map(norm_of, block.T))
 
     def dense(self) -> FloatArray:
         """Return C as a full matrix."""

@@ -156,7 +156,7 @@ def calibrate(
     promise = Promise.of(design.strategy, budget, model_size)
     share = SHARE_OF_CURVE if curve else 0.0
     verifier = betting_verifier(promise.tested.delta, tests, failure_probability, share_of_curve=share)
-    others = Alongside.of(alongside)
+    others = Alongside.of(alongside, design.scheme.unit)
     prover = Prover(promise.tested.epsilon, verifier, memory, alongside=others)
     exactly = exact_curve_carries(design, promise.tested.delta) or not has_pair(design)
     if exactly and not has_exact_curve(design):

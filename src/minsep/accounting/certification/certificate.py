@@ -134,6 +134,11 @@ class Certificate:
         """Number of samples of both directions, and of the curve."""
         return sum(proof.samples for proof in self.proofs) + (self.curve_proof.drawn if self.curve_proof else 0)
 
+    @property
+    def has_curve(self) -> bool:
+        """Whether more than the certified point was proven: `curve` says more than the point then."""
+        return self.passed and (self.curve_proof is not None or self._proven_exactly)
+
     @cached_property
     def curve(self) -> Curve:
         """What is proven at every epsilon, from the proofs of this certificate. One that did not pass has no curve.
@@ -148,8 +153,12 @@ class Certificate:
         return Curve(self._exact_curve or self._proven_points, runs, self.failure_probability, promised)
 
     @property
+    def _proven_exactly(self) -> bool:
+        return all(isinstance(proof, ExactProof) for proof in self.proofs)
+
+    @property
     def _exact_curve(self) -> DeltaCurve | None:
-        if not all(isinstance(proof, ExactProof) for proof in self.proofs):
+        if not self._proven_exactly:
             return None
         curve = exact_curve(self.mechanism, spacing_for(self.tested.epsilon))
         return Alongside.read(self.alongside).with_curve(curve)

@@ -103,7 +103,7 @@ def certify(
         max_samples,
         share_of_curve=SHARE_OF_CURVE if curve else 0.0,
     )
-    others = Alongside.of(alongside)
+    others = Alongside.of(alongside, mechanism.scheme.unit)
     prover = Prover(promise.tested.epsilon, verifier, memory, alongside=others)
     inputs = {
         "mechanism": mechanism,

@@ -49,7 +49,7 @@ def check(certificate: Certificate, compute: Compute, *, curve: bool = True) -> 
     same = json.loads(json.dumps(mechanism.describe())) == json.loads(json.dumps(certificate.description))
     require(same, "the mechanism is not described in the canonical form")
     _check_terms(certificate, mechanism)
-    alongside = Alongside.of([*Alongside.read(certificate.alongside).items])
+    alongside = Alongside.of([*Alongside.read(certificate.alongside).items], certificate.unit)
     require(list(alongside.records) == list(certificate.alongside), "what runs alongside is not in the canonical form")
     for direction, proof in zip(DIRECTIONS, certificate.proofs, strict=True):
         require(proof.direction == direction, f"the proof of {direction} is of {proof.direction}")
@@ -79,6 +79,11 @@ def _check_terms(certificate: Certificate, mechanism: Mechanism) -> None:
     level, chance, delta = certificate.level, certificate.failure_probability, certificate.tested.delta
     require(certificate.epsilon > 0 and certificate.attempts >= 1, "epsilon or attempts is out of its range")
     require(0 < level <= delta < 1 and 0 <= chance < 1, "level or failure_probability is out of its range")
+    curve = certificate.curve_proof
+    if curve is not None:
+        share = curve.failure_probability
+        require(0 < share < 1 and curve.attempts >= 1, "the chance that the curve errs is out of its range")
+        require(_chance_of_curves(certificate) < chance, "the chance that the curve errs leaves none for the tests")
     whole = (level + chance * (1 - level)) / delta
     unused = _UNUSED_SHARE_OF_DELTA if certificate.test == "fixed" else RELATIVE_TOLERANCE
     require(1 - unused <= whole <= 1 + 1e-12, "level and failure_probability do not make delta")

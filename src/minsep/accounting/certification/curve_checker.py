@@ -12,6 +12,7 @@ from minsep.engine import Compute
 from minsep.mechanism import Mechanism
 
 _MOST_POINTS, _MOST_LAWS, _MOST_EPSILON = 4096, 64, 700.0
+_MOST_DRAWN = 1 << 26  # samples of all distributions, which are held in memory
 _LEAST = 1 - 3e-4  # of a level: something below that must not be proven as well
 
 
@@ -22,8 +23,10 @@ def check_curve(curve: CurveProof, mechanism: Mechanism, level: float, alongside
     require(epsilons[0] >= 0 and epsilons[-1] <= _MOST_EPSILON, "an epsilon of the curve is out of its range")
     require(all(first < second for first, second in pairwise(epsilons)), "the epsilons of the curve do not increase")
     require(curve.attempts >= 1 and curve.samples >= 1 and curve.seed >= 0, "the curve has no valid samples")
-    require(all(law.samples >= 1 for law in curve.laws), "the curve has no valid samples")
-    require(0 < curve.failure_probability < 1, "the chance that the curve errs is out of its range")
+    whole = all(law.samples >= 1 and law.samples % curve.samples == 0 for law in curve.laws)
+    require(whole, "a distribution of the curve has no multiple of its samples")
+    require(0 < curve.chance_of_test < 1, "the chance that a level errs is out of its range")
+    require(curve.drawn <= _MOST_DRAWN, f"{curve.drawn:,} samples of a curve are too many to check")
     for direction in DIRECTIONS:
         levels = curve.levels(direction)
         require(len(levels) == len(epsilons), "the curve lacks a level")

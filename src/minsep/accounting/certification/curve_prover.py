@@ -21,8 +21,8 @@ SAMPLES = 1 << 16
 _POINTS = 65
 _LEAST_EPSILON = 1e-6  # bounds on truncation need one above 0
 _FURTHEST = 2.0  # in epsilons of the budget
-# The epsilons whose best distributions are drawn from, in epsilons of the budget; bounds that end a search; and how many
-# times the samples. Those of `add` are quickly drawn, and have larger bounds.
+# The epsilons whose best distributions are drawn from, in epsilons of the budget; bounds that end a search; and how
+# many times the samples. Those of `add` are quickly drawn, and have larger bounds.
 _ANCHORS: dict[Direction, tuple[tuple[float, float, int], ...]] = {
     "remove": ((0.25, 0.4, 1), (1.5, 0.0, 1)),
     "add": ((0.5, 1.0, 1), (0.8, 1.0, 4), (1.0, 1.0, 4), (1.2, 1.0, 4)),

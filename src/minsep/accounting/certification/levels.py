@@ -190,17 +190,20 @@ def least_level(values: FloatArray, bound: float, target: float) -> float:
     def excess(level: float) -> float:
         return log_wealth_of(values, level, bound) - target
 
-    low = high = mean + spread
-    while high < bound and excess(high) < 0:
-        low, high = high, high + spread
+    top = bound * (1 - _CLOSE / 4)  # beyond it a level is hardly less than the bound
+    if mean >= top:
+        return bound
+    low = high = min(mean + spread, top)
+    while excess(high) < 0:
+        if high == top:
+            return bound
+        low, high = high, min(high + spread, top)
     while low > mean and excess(low) >= 0:
         low, high = max(low - spread / 2, mean), low
-    if high >= bound:
-        return bound
     found = float(optimize.brentq(excess, low, high, rtol=_CLOSE / 4, xtol=_CLOSE / 4 * high))
     while excess(found) < 0:
-        found *= 1 + _CLOSE / 4
-    return min(found, bound)
+        found = min(found * (1 + _CLOSE / 4), high)
+    return found
 
 
 def rounded_up(level: float) -> float:

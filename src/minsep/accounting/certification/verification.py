@@ -89,7 +89,8 @@ def _caveats(certificate: Certificate, reproduced: bool) -> tuple[str, ...]:
     mechanisms = "one mechanism" if attempts == 1 else f"{attempts} mechanisms"
     caveats = [f"Taken on trust: the prover drew its seed once, and tested no more than {mechanisms}."]
     if not reproduced:
-        caveats.append("Not checked: that sampling distributions were fixed before sampling; use reproduce=True.")
+        chosen = "sampling distributions" + (", and the epsilons of the curve," if certificate.curve_proof else "")
+        caveats.append(f"Not checked: that {chosen} were fixed before sampling; use reproduce=True.")
     return tuple(caveats)
 
 

@@ -32,12 +32,19 @@ class Part:
         count: How many times it happened.
         certificate: Its certificate, if it has one.
         exact: The curve of one of them in exact numbers.
+        mechanism: Its mechanism, if it is a run.
     """
 
     name: str
     count: int
     certificate: Certificate | None
     exact: DeltaCurve
+    mechanism: Mechanism | None = None
+
+    @property
+    def without_rounding(self) -> bool:
+        """Whether nothing is included for rounding: it has no certificate, or one of a format that kept nothing."""
+        return self.certificate is None or self.certificate.reserve.values == 0
 
 
 @dataclass(frozen=True)
@@ -68,8 +75,8 @@ class Composition:
 
     @property
     def unit(self) -> str | None:
-        """Whose privacy the certificates are about. None if there are none."""
-        return self.certificates[0].unit if self.certificates else None
+        """Whose privacy the runs are about. None if there are none."""
+        return next((part.mechanism.scheme.unit for part in self.parts if part.mechanism is not None), None)
 
     @property
     def budget(self) -> Budget:
@@ -90,13 +97,14 @@ class Composition:
             if self.curve.chance
             else ""
         )
-        uncertified = sum(part.count for part in self.parts if part.certificate is None)
+        uncertified = sum(part.count for part in self.parts if part.without_rounding)
         rounding = (
             f" Nothing is included for rounding in {uncertified} of them, which are in exact arithmetic."
             if uncertified
             else ""
         )
-        assumed = " ".join(dict.fromkeys(one.sentence for each in self.certificates for one in each.assumptions))
+        mechanisms = [part.mechanism for part in self.parts if part.mechanism is not None]
+        assumed = " ".join(dict.fromkeys(one.sentence for each in mechanisms for one in each.scheme.assumptions))
         first = f"CONDITIONAL. {assumed} If that holds: t" + runs[1:] if assumed else runs
         return f"{first} ({self.epsilon:.6g}, {self.delta:g})-DP.{chance}{rounding}"
 
@@ -160,7 +168,7 @@ def compose(
         raise ValueError(f"items has {len(listed):,} runs and events, but there must be 1 to {_MOST_ITEMS:,}.")
     parts = tuple(_parts(listed, verify, compute))
     certificates = [part.certificate for part in parts if part.certificate is not None]
-    _check_together(certificates, accept_other_num_examples)
+    _check_together(parts, accept_other_num_examples)
     if delta is None:
         if len(certificates) < len(parts):
             raise ValueError("delta is None, but not all runs have a certificate: say how large it may be.")
@@ -196,12 +204,12 @@ def _parts(items: list[Item], verify: bool | None, compute: Compute) -> Iterable
     for one, count, read in found.values():
         if isinstance(one, Certificate):
             _check_alone(one, read if verify is None else verify, compute)
-            yield Part(one.mechanism.name, count, one, one.curve.exact)
+            yield Part(one.mechanism.name, count, one, one.curve.exact, one.mechanism)
         elif isinstance(one, Mechanism):
             curve = exact_curve(one)
             if curve is None:
                 raise ValueError(f"{one.name} has no exact curve, so it composes only with a certificate: certify it.")
-            yield Part(one.name, count, None, curve)
+            yield Part(one.name, count, None, curve, one)
         else:
             yield Part(f"{one}"[:200], count, None, event_curve(one, "items"))
 
@@ -224,16 +232,21 @@ def _check_alone(certificate: Certificate, verify: bool, compute: Compute) -> No
             raise ValueError(result.reason)
 
 
-def _check_together(certificates: list[Certificate], accept_other_num_examples: bool) -> None:
-    for name, words in (("unit", "protect different units"), ("adjacency", "are about different neighbours")):
-        values = sorted({getattr(one, name) for one in certificates})
-        if len(values) > 1:
-            raise ValueError(f"The certificates {words} ({', '.join(values)}), so they do not compose.")
-    sizes = sorted({one.num_examples for one in certificates if one.num_examples is not None})
+def _check_together(parts: tuple[Part, ...], accept_other_num_examples: bool) -> None:
+    units = sorted({part.mechanism.scheme.unit for part in parts if part.mechanism is not None})
+    if len(units) > 1:
+        raise ValueError(f"The runs protect different units ({', '.join(units)}), so they do not compose.")
+    certificates = [part.certificate for part in parts if part.certificate is not None]
+    relations = sorted({one.adjacency for one in certificates})
+    if len(relations) > 1:
+        raise ValueError(
+            f"The certificates are about different neighbours ({', '.join(relations)}), so they do not compose."
+        )
+    sizes = sorted({size for part in parts if (size := _size(part)) is not None})
     if len(sizes) > 1 and not accept_other_num_examples:
         shown = " and ".join(f"{size:,}" for size in sizes[:3])
         raise ValueError(
-            f"The certificates were made for {shown} examples, but runs compose on the same data: pass "
+            f"The runs are for {shown} examples, but runs compose on the same data: pass "
             "accept_other_num_examples=True if each of them protects the same examples."
         )
     sampled = [one.seed for one in certificates if one.samples > 0]
@@ -242,6 +255,14 @@ def _check_together(certificates: list[Certificate], accept_other_num_examples: 
             "Two certificates were proven with samples of the same seed, so the second was not fixed before them: "
             "certify one of them again, without a seed."
         )
+
+
+def _size(part: Part) -> int | None:
+    """Return the number of examples that a run is for, where that is known."""
+    if part.certificate is not None and part.certificate.num_examples is not None:
+        return part.certificate.num_examples
+    truncation = None if part.mechanism is None else part.mechanism.truncation
+    return None if truncation is None else truncation.num_examples
 
 
 def _promised(part: Part) -> Any:

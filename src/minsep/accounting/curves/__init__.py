@@ -4,5 +4,21 @@ from minsep.accounting.curves.composed import compose_curves, losses_of
 from minsep.accounting.curves.curve import Curve
 from minsep.accounting.curves.points import Atom, Point, PointCurve
 from minsep.accounting.curves.rounded import RoundedRuns
+from minsep.accounting.curves.trials import BinomialTrials, NegativeBinomial, PoissonTrials, Trials, trials_of
+from minsep.accounting.curves.tuned import tuned_points
 
-__all__ = ["Atom", "Curve", "Point", "PointCurve", "RoundedRuns", "compose_curves", "losses_of"]
+__all__ = [
+    "Atom",
+    "BinomialTrials",
+    "Curve",
+    "NegativeBinomial",
+    "Point",
+    "PointCurve",
+    "PoissonTrials",
+    "RoundedRuns",
+    "Trials",
+    "compose_curves",
+    "losses_of",
+    "trials_of",
+    "tuned_points",
+]

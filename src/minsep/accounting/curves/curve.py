@@ -10,6 +10,8 @@ import numpy as np
 from minsep.accounting.curves.composed import losses_of
 from minsep.accounting.curves.points import PointCurve
 from minsep.accounting.curves.rounded import RoundedRuns
+from minsep.accounting.curves.trials import Trials, trials_of
+from minsep.accounting.curves.tuned import tuned_points
 from minsep.accounting.directions import DIRECTIONS, Direction
 from minsep.accounting.exact import DeltaCurve, GaussianCurve
 from minsep.core import validation as validate
@@ -17,6 +19,7 @@ from minsep.core.arrays import FloatArray
 from minsep.core.budget import Budget
 
 _STEPS = 4000  # between the epsilons at which a curve is looked at
+_STEPS_OF_A_PAIR = 4  # how many of these epsilons are one of a pair that stands for the curve
 _SPLITS = 800  # of an epsilon between two steps
 _TAIL = 1e-12
 _CLOSE = 1e-6
@@ -111,10 +114,10 @@ class Curve:
         at all epsilons up to `mu_reach`. Behind that the curve may lie above the Gaussian one, as every curve from
         samples does far enough out.
         """
-        epsilons = self._epsilons[: np.searchsorted(self._epsilons, self.mu_reach, side="right")]
-        deltas = np.maximum(*self._deltas.values())[: epsilons.size]
         # Between two epsilons the curve is at most what it is at the first, and a Gaussian one at least at the second.
-        bounds, places = deltas[:-1], epsilons[1:]
+        size = max(int(np.searchsorted(self._epsilons, self.mu_reach)), 1)  # of those below the reach, 0 among them
+        bounds = np.maximum(*self._deltas.values())[:size]
+        places = np.append(self._epsilons[1:size], self.mu_reach)
 
         def excess(mu: float) -> float:
             return float((bounds - GaussianCurve(mu).delta(places, "remove")).max())
@@ -129,9 +132,9 @@ class Curve:
 
     @cached_property
     def mu_reach(self) -> float:
-        """The largest epsilon that `mu` is about: that of the certified budget, or at which delta is 1e-5."""
+        """The largest epsilon that `mu` is about: that of the promised budgets, or at which delta is 1e-5."""
         if self.promised:
-            return min(budget.epsilon for budget in self.promised)
+            return min(min(budget.epsilon, self.epsilon(budget.delta)) for budget in self.promised)
         return self.epsilon(max(_USUAL_DELTA, 2 * self._least_delta))
 
     def replacing(self) -> "Curve":
@@ -146,7 +149,8 @@ class Curve:
         def least(epsilon: float) -> float:
             return min(float((remove + sizes * self.exact.delta(epsilon - firsts, "add")).min()), 1.0)
 
-        both = tuple((epsilon, least(epsilon)) for epsilon in np.linspace(0.0, 2 * firsts[-1], _SPLITS + 1).tolist())
+        reach = min(2 * float(firsts[-1]), _LARGEST_EPSILON)
+        both = tuple((epsilon, least(epsilon)) for epsilon in np.linspace(0.0, reach, _SPLITS + 1).tolist())
         # Rounding is that of one run; the same proofs serve both steps.
         promised = tuple(
             Budget(2 * budget.epsilon, (1 + math.exp(budget.epsilon)) * budget.delta)
@@ -154,6 +158,28 @@ class Curve:
             if (1 + math.exp(budget.epsilon)) * budget.delta < 1
         )
         return replace(self, exact=PointCurve(both, both), promised=promised)
+
+    def tuned(self, trials: float | Trials = 10, law: str = "geometric") -> "Curve":
+        """Return the curve of the best of a secret, random number of such runs.
+
+        Each run draws its configuration at random from a public list, and all have this curve. Only the run with the
+        best score is released, and the score is a function of what the run released, and of public data.
+
+        Args:
+            trials: The expected number of runs, or a distribution such as `minsep.NegativeBinomial(10, eta=0.5)`.
+            law: The distribution, by name: "geometric", "logarithmic", "poisson" or "binomial" (at most twice the
+                expected number).
+
+        Examples:
+            >>> import minsep
+            >>> identity = minsep.BandedToeplitz.identity(iterations=1000)
+            >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.01), noise_multiplier=1.0)
+            >>> curve = minsep.certify(mechanism, epsilon=2.0, delta=1e-5).curve
+            >>> round(curve.epsilon(1e-5), 2), round(curve.tuned(trials=10).epsilon(1e-5), 2)
+            (1.83, 2.67)
+        """
+        points = tuned_points(self._points, trials_of(trials, law))
+        return Curve(points, chance=self.chance)
 
     def privacy_loss_distribution(self, width: float = 1e-4) -> Any:
         """Return the curve as a `PrivacyLossDistribution` of dp_accounting, which its accountants compose.
@@ -165,11 +191,20 @@ class Curve:
         """
         if not self.runs.runs:
             return losses_of(self.exact, width).losses
+        return losses_of(self._points, width).losses
+
+    @cached_property
+    def _points(self) -> PointCurve:
+        """What is proven without the chance of an error, rounding in the runs included, as the curve of one pair."""
+        if isinstance(self.exact, PointCurve) and not self.runs.runs:
+            return self.exact
+        vertices = self.exact.epsilons if isinstance(self.exact, PointCurve) else np.zeros(0)
+        epsilons = np.union1d(self._epsilons[::_STEPS_OF_A_PAIR], vertices)
         remove, add = (
-            tuple(zip(self._epsilons.tolist(), self.runs.delta(self.exact, self._epsilons, way).tolist(), strict=True))
+            tuple(zip(epsilons.tolist(), self.runs.delta(self.exact, epsilons, way).tolist(), strict=True))
             for way in DIRECTIONS
         )
-        return losses_of(PointCurve(remove, add), width).losses
+        return PointCurve(remove, add)
 
     def _at(self, epsilons: FloatArray, direction: Direction) -> FloatArray:
         """Return what is proven of a direction at each epsilon, the chance of an error included."""
@@ -183,16 +218,21 @@ class Curve:
 
     @cached_property
     def _epsilons(self) -> FloatArray:
-        """Epsilons that show the curve: evenly spaced ones, and its vertices."""
+        """Epsilons that show the curve: evenly spaced ones, its vertices, and those of promised budgets."""
         if isinstance(self.exact, PointCurve):
             vertices = self.exact.epsilons
             reach = float(vertices.max(initial=1.0))
         else:
             vertices, reach = np.zeros(0), 1.0
-            while reach < _LARGEST_EPSILON and max(float(self.exact.delta(reach, way)) for way in DIRECTIONS) > _TAIL:
+            # What rounding may add is left at every epsilon: more of the curve is not worth a look.
+            enough = max(_TAIL, 2 * self._exact_at(_LARGEST_EPSILON))
+            while reach < _LARGEST_EPSILON and self._exact_at(reach) > enough:
                 reach *= 1.25
         promised = [budget.epsilon for budget in self.promised]
         return np.unique(np.concatenate([np.linspace(0.0, reach, _STEPS + 1), vertices, promised]))
+
+    def _exact_at(self, epsilon: float) -> float:
+        return max(float(self.exact.delta(epsilon, way)) for way in DIRECTIONS)
 
     @cached_property
     def _deltas(self) -> dict[Direction, FloatArray]:

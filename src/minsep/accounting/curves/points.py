@@ -78,11 +78,12 @@ class PointCurve(DeltaCurve):
     def delta(self, epsilon: ArrayLike, direction: Direction) -> FloatArray:
         """Return the bound at each epsilon, rounded up."""
         epsilon = np.asarray(epsilon, dtype=np.float64)
-        size = np.exp(np.minimum(np.abs(epsilon), _LARGEST_EPSILON))
+        absolute = np.minimum(np.abs(epsilon), _LARGEST_EPSILON)
+        size = np.exp(absolute) * (1 - 2.0**-51)  # at most e^|epsilon|
         other: Direction = "add" if direction == "remove" else "remove"
-        beyond, before = np.interp(size, *self._tables[direction]), np.interp(size, *self._tables[other])
+        beyond, before = _height(size, *self._tables[direction]), _height(size, *self._tables[other])
         # At a negative epsilon it follows from the other direction.
-        found = np.where(epsilon >= 0, beyond, 1 - (1 - before) / size)
+        found = np.where(epsilon >= 0, beyond, before * np.exp(-absolute) - np.expm1(-absolute))
         return np.asarray(np.minimum(found * (1 + _MARGIN), 1.0))
 
     @cached_property
@@ -119,19 +120,32 @@ class PointCurve(DeltaCurve):
 
     @cached_property
     def _tables(self) -> dict[Direction, tuple[FloatArray, FloatArray]]:
-        """e^|epsilon| and delta at the vertices of each direction, from the last one before epsilon = 0 on."""
-        mirrored = [(1 / alpha, (height - 1 + alpha) / alpha) for alpha, height in reversed(self.hull[1:])]
+        """e^epsilon and delta at the vertices of each direction, from (0, 1) on."""
+        first, *others = self.hull
         # Behind the last vertex of `add` lies what has no P at all.
-        return {"remove": _table(list(self.hull)), "add": _table(mirrored)}
+        mirrored = [(1 / alpha, (height - 1 + alpha) / alpha) for alpha, height in reversed(others)]
+        return {"remove": _table([first, *others]), "add": _table([first, *mirrored])}
 
 
 def _table(vertices: list[Vertex]) -> tuple[FloatArray, FloatArray]:
-    """Return the vertices as numbers, from the last one that is not above 1 on; before it lies the line from (0, 1)."""
-    if not vertices or vertices[0][0] > 1:
-        vertices = [(Fraction(0), Fraction(1)), *vertices]
-    first = max(place for place, (alpha, _) in enumerate(vertices) if alpha <= 1)
-    numbers = np.array([(float(alpha), float(height)) for alpha, height in vertices[first:]])
+    """Return vertices as numbers, both rounded up: a vertex above and to the right of a decreasing curve is proven."""
+    numbers = np.array([(float(alpha), float(height)) for alpha, height in vertices])
+    numbers[1:] = np.nextafter(numbers[1:], math.inf)
+    numbers = numbers[np.append(np.diff(numbers[:, 0]) > 0, True)]  # of equal sizes the last one, which is the lowest
     return numbers[:, 0], numbers[:, 1]
+
+
+def _height(size: FloatArray, sizes: FloatArray, heights: FloatArray) -> FloatArray:
+    """Return the height of a curve between its vertices, and behind the last, as a sum of terms that are not negative.
+
+    A term is right up to some units in its last place, however steep the curve is.
+    """
+    if sizes.size == 1:
+        return np.full(size.shape, heights[0])
+    right = np.clip(np.searchsorted(sizes, size, side="right"), 1, sizes.size - 1)
+    share = np.clip((sizes[right] - size) / (sizes[right] - sizes[right - 1]), 0.0, 1.0)
+    found: FloatArray = share * heights[right - 1] + (1 - share) * heights[right]
+    return found
 
 
 def _turns_up(first: Vertex, second: Vertex, third: Vertex) -> bool:

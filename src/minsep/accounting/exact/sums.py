@@ -99,6 +99,10 @@ def _pmf(curve: PldCurve, direction: Direction) -> pld_pmf.DensePLDPmf:
 
 
 def _repeated(pmf: pld_pmf.DensePLDPmf, count: int) -> pld_pmf.DensePLDPmf:
+    # With nothing but infinite losses there is nothing to sum, and delta is 1 at every epsilon.
+    finite = pmf._infinity_mass < 1 and bool((np.asarray(pmf._probs) > 0).any())
+    if not finite:
+        return pld_pmf.DensePLDPmf(pmf._discretization, 0, np.zeros(1), 1.0, True)
     return pmf if count == 1 else self_composed(pmf, count)
 
 
@@ -113,6 +117,8 @@ def _sum(one: pld_pmf.DensePLDPmf, other: pld_pmf.DensePLDPmf) -> pld_pmf.DenseP
     # What lies outside has a probability of at most the tail.
     below = int(np.searchsorted(np.cumsum(probabilities), TAIL))
     above = int(np.searchsorted(np.cumsum(probabilities[::-1]), TAIL))
+    above = min(above, probabilities.size - 1)
+    below = min(below, probabilities.size - 1 - above)  # at least one loss is kept
     kept = probabilities[below : probabilities.size - above].copy()
     kept[0] += probabilities[:below].sum()
     infinite += probabilities[probabilities.size - above :].sum() if above else 0.0

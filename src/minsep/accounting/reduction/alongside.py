@@ -29,8 +29,12 @@ class Alongside:
     texts: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, items: Sequence[Any]) -> "Alongside":
+    def of(cls, items: Sequence[Any], unit: str = "example") -> "Alongside":
         """Return the value for events of dp_accounting and mechanisms; one without an exact curve is refused.
+
+        Args:
+            items: The events and mechanisms.
+            unit: Whose privacy the run is about. A mechanism for another unit is refused.
 
         >>> from dp_accounting import GaussianDpEvent
         >>> Alongside.of([GaussianDpEvent(30.0)]).words
@@ -38,6 +42,10 @@ class Alongside:
         """
         for item in items:
             _curve(item)
+            if isinstance(item, Mechanism) and item.scheme.unit != unit:
+                raise ValueError(
+                    f"alongside holds a mechanism for each {item.scheme.unit}, but the run is for each {unit}."
+                )
         return cls.read(tuple(_record(item) for item in items))
 
     @classmethod
@@ -61,7 +69,7 @@ class Alongside:
     @property
     def words(self) -> str:
         """What runs alongside."""
-        return ", ".join(item.name if isinstance(item, Mechanism) else str(item) for item in self.items)
+        return ", ".join(map(_in_words, self.items))
 
     @cached_property
     def curve(self) -> PldCurve:
@@ -109,6 +117,13 @@ class BesidePayoff(Payoff):
     def infinite(self) -> float:
         """The probability of infinite losses of the others, and what rounding may hide."""
         return self.alongside.curve.infinite_delta(self.direction)
+
+
+def _in_words(item: Any) -> str:
+    if not isinstance(item, Mechanism):
+        return str(item)
+    iterations = "1 iteration" if item.iterations == 1 else f"{item.iterations:,} iterations"
+    return f"{item.name} ({iterations}, noise multiplier {item.noise_multiplier:g})"
 
 
 def _record(item: Any) -> Description:

@@ -1,15 +1,14 @@
 """Privacy statements: what certificates say, for a model card, a reviewer or a lawyer."""
 
 from minsep.core.budget import most_true_positives
-from minsep.show.statements.composition import Composition, compose
 from minsep.show.statements.document import SUFFIXES, Statement, format_of, statement
+from minsep.show.statements.neighbours import ADJACENCIES
 from minsep.show.statements.odds import estimated_true_positives
 
 __all__ = [
+    "ADJACENCIES",
     "SUFFIXES",
-    "Composition",
     "Statement",
-    "compose",
     "estimated_true_positives",
     "format_of",
     "most_true_positives",

@@ -3,10 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from minsep.accounting import Certificate
-from minsep.core.budget import most_true_positives
+from minsep.accounting import Certificate, Composition, Curve
 from minsep.mechanism import Mechanism
-from minsep.show.statements.composition import Composition
 
 FALSE_POSITIVES = (0.001, 0.01, 0.1)
 
@@ -58,16 +56,6 @@ def protected_rows(unit: str) -> tuple[tuple[str, str], ...]:
 def meaning(certificate: Certificate, estimates: list[float | None] | None) -> Section:
     """Say what the parameters mean for an attacker."""
     epsilon, delta = certificate.epsilon, certificate.delta
-    headings = ["false positives of the attacker", "true positives, at most (certified)"]
-    if estimates is not None:
-        headings.append("true positives of the best attacker (estimate, no guarantee)")
-    rows = []
-    for place, rate in enumerate(FALSE_POSITIVES):
-        row = [f"{100 * rate:g} %", percentage(most_true_positives(rate, epsilon, delta))]
-        if estimates is not None:
-            found = estimates[place]
-            row.append("not resolved" if found is None else f"about {100 * found:.3g} %")
-        rows.append(tuple(row))
     return Section(
         "What it means",
         (
@@ -77,8 +65,36 @@ def meaning(certificate: Certificate, estimates: list[float | None] | None) -> S
             f"Epsilon is {epsilon:g}: whatever an attacker concludes from the output, the conclusion is at most "
             f"{times(epsilon)} times as likely with the {certificate.unit} as without, plus delta = {delta:g}; and "
             "the reverse.",
+            *_beyond_the_point(certificate),
         ),
-        Table(tuple(headings), tuple(rows)),
+        attackers(certificate.curve, estimates),
+    )
+
+
+def attackers(curve: Curve, estimates: list[float | None] | None = None) -> Table:
+    """Return how many true positives an attacker can have at rates of false positives."""
+    headings = ["false positives of the attacker", "true positives, at most (certified)"]
+    if estimates is not None:
+        headings.append("true positives of the best attacker (estimate, no guarantee)")
+    rows = []
+    for place, rate in enumerate(FALSE_POSITIVES):
+        row = [f"{100 * rate:g} %", percentage(curve.true_positives(rate))]
+        if estimates is not None:
+            found = estimates[place]
+            row.append("not resolved" if found is None else f"about {100 * found:.3g} %")
+        rows.append(tuple(row))
+    return Table(tuple(headings), tuple(rows))
+
+
+def _beyond_the_point(certificate: Certificate) -> tuple[str, ...]:
+    """Say what was proven beside the certified point, if anything was."""
+    if not certificate.has_curve:
+        return ()
+    curve = certificate.curve
+    return (
+        "More was proven than this one point: delta is certified at every epsilon, and the table uses all of it. Up to "
+        f"epsilon {curve.mu_reach:.6g}, the output tells no more than one Gaussian mechanism with sensitivity "
+        f"{rounded_up(curve.mu)} and standard deviation 1.",
     )
 
 
@@ -154,8 +170,12 @@ def assumptions(certificate: Certificate, mechanism: Mechanism) -> list[str]:
     return items
 
 
-def not_covered(certificate: Certificate) -> Section:
-    """Say what the guarantee is not about."""
+def not_covered(certificate: Certificate, *, replaced: bool = False) -> Section:
+    """Say what the guarantee is not about; `replaced` if the statement is about replacing a unit as well."""
+    doubled = (
+        f"Replacing one {certificate.unit} by another: for that, epsilon doubles and delta becomes "
+        "(1 + exp(epsilon)) delta, or less: `minsep statement --adjacency replace-one` says what was proven.",
+    )
     return Section(
         "What is not covered",
         items=(
@@ -164,29 +184,36 @@ def not_covered(certificate: Certificate) -> Section:
             "Other uses of the data: deduplication, vocabularies, statistics, evaluation on training examples.",
             "Leaks outside training: access to the data, logs, caches, checkpoints, and side channels such as the "
             "duration of a step.",
-            f"Replacing one {certificate.unit} by another: for that, epsilon doubles and delta becomes "
-            "(1 + exp(epsilon)) delta.",
+            *(() if replaced else doubled),
             "What is learned about people in general, which holds for those who took no part as well.",
             "Whether the model is fair, correct or fit for its use.",
         ),
     )
 
 
-def together(composition: Composition, count: int) -> Section:
+def together(composition: Composition) -> Section:
     """Say what several certificates guarantee together."""
+    chance = composition.curve.chance
+    errs = f" Delta includes the chance that a certificate is wrong, {chance:.3g}, once." if chance else ""
     return Section(
         "All runs together",
         (
-            f"The {count} runs on the same data are together ({rounded_up(composition.epsilon)}, "
+            f"The {composition.count} runs on the same data are together ({rounded_up(composition.epsilon)}, "
             f"{rounded_up(composition.delta)})-DP, for the same unit and adjacency, even if each was chosen by the "
-            "outputs of those before it. Each run draws keys of its own, and its (epsilon, delta) was fixed before "
-            "the first. This is the optimal composition theorem for (epsilon, delta)-DP with different parameters "
-            "(Kairouz, Oh and Viswanath 2015; Murtagh and Vadhan 2016).",
+            "outputs of those before it. Each run draws keys of its own, and its certificate and delta were fixed "
+            "before the first. What each certificate proves at all epsilons is composed: the privacy losses of the "
+            f"pairs of distributions that dominate the runs add up.{errs}",
             f"The sums of the parameters, ({rounded_up(composition.sum_of_epsilons)}, "
-            f"{rounded_up(composition.sum_of_deltas)}), hold "
+            f"{rounded_up(sum_of_deltas(composition))}), hold "
             "as well, by basic composition (Dwork and others 2006).",
         ),
+        attackers(composition.curve),
     )
+
+
+def sum_of_deltas(composition: Composition) -> float:
+    """Return the delta of all runs together by basic composition."""
+    return math.fsum(part.count * part.certificate.delta for part in composition.parts if part.certificate is not None)
 
 
 def rounded_up(value: float) -> str:

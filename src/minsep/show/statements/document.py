@@ -10,15 +10,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from minsep.accounting import Certificate
+from minsep.accounting import Certificate, Composition, Curve, compose
 from minsep.accounting import verify as verify_certificate
-from minsep.core.budget import Budget, most_true_positives
 from minsep.core.files import write_whole
 from minsep.core.validation import choice
 from minsep.engine import LOCAL, Compute
 from minsep.mechanism import Mechanism
-from minsep.show.statements import content
-from minsep.show.statements.composition import Composition, compose
+from minsep.show.statements import content, neighbours
 from minsep.show.statements.content import Section, rounded_up
 from minsep.show.statements.markdown import as_markdown
 from minsep.show.statements.model_card import as_model_card
@@ -65,12 +63,14 @@ class Statement:
         model: What was trained, in words.
         data: What it was trained on, in words.
         composition: The privacy of all runs together. None if there is one run.
+        adjacency: Which datasets the statement is about, beside those that certificates call neighbours.
     """
 
     runs: tuple[CertifiedRun, ...]
     model: str
     data: str
     composition: Composition | None
+    adjacency: str = "zero-out"
 
     @property
     def title(self) -> str:
@@ -86,6 +86,16 @@ class Statement:
     def delta(self) -> float:
         """The delta of all runs together."""
         return (self.composition or self.runs[0].certificate).delta
+
+    @property
+    def curve(self) -> Curve:
+        """What is proven of all runs together at every epsilon."""
+        return (self.composition or self.runs[0].certificate).curve
+
+    @property
+    def for_other_neighbours(self) -> str:
+        """The guarantee for other neighbours in a sentence, if the statement is about them."""
+        return neighbours.sentence(self.adjacency, self.curve, self.epsilon, self.delta, self.unit)
 
     @property
     def unit(self) -> str:
@@ -105,9 +115,10 @@ class Statement:
         conditional = any(run.certificate.conditional for run in self.runs)
         start = "CONDITIONAL on the assumptions below that are not proven. " if conditional else ""
         unverified = "" if self.verified else " Not verified for this statement."
+        other = f" {self.for_other_neighbours}" if self.for_other_neighbours else ""
         return (
             f"{start}{what} ({rounded_up(self.epsilon)}, {rounded_up(self.delta)})-differentially "
-            f"private for {content.people(self.unit)}.{unverified}"
+            f"private for {content.people(self.unit)}.{other}{unverified}"
         )
 
     @property
@@ -116,7 +127,7 @@ class Statement:
         first = self.runs[0]
         sections = [content.protected(first.certificate.unit)]
         if self.composition is not None:
-            sections.append(content.together(self.composition, len(self.runs)))
+            sections.append(content.together(self.composition))
         for place, run in enumerate(self.runs):
             parts = (
                 content.meaning(run.certificate, run.estimates),
@@ -124,8 +135,13 @@ class Statement:
             )
             number = f"Run {place + 1}: " if len(self.runs) > 1 else ""
             sections += [Section(f"{number}{part.heading}", part.paragraphs, part.table) for part in parts]
-        sections += [self._assumptions(), content.not_covered(first.certificate), self._check(), self._versions()]
+        other = neighbours.section(self.adjacency, self.curve, self.epsilon, self.delta, self.unit)
+        sections += [other] if other is not None else []
+        sections += [self._assumptions(), self._not_covered(), self._check(), self._versions()]
         return tuple(sections)
+
+    def _not_covered(self) -> Section:
+        return content.not_covered(self.runs[0].certificate, replaced=self.adjacency == "replace-one")
 
     def _assumptions(self) -> Section:
         items = (item for run in self.runs for item in content.assumptions(run.certificate, run.mechanism))
@@ -218,9 +234,11 @@ class Statement:
             "model": self.model,
             "data": self.data,
             "runs": [_run_as_data(run) for run in self.runs],
-            "composition": None if self.composition is None else vars(self.composition),
+            "composition": None if self.composition is None else _composition_as_data(self.composition),
+            "adjacency": self.adjacency,
+            "for_other_neighbours": self.for_other_neighbours or None,
             "assumptions": list(self._assumptions().items),
-            "not_covered": list(content.not_covered(self.runs[0].certificate).items),
+            "not_covered": list(self._not_covered().items),
         }
 
 
@@ -235,6 +253,20 @@ def format_of(suffix: str) -> str:
             return format
     names = " or ".join(", ".join(dict.fromkeys(SUFFIXES.values())).rsplit(", ", 1))
     raise ValueError(f"The file of a statement ends with {suffix!r}, but it must end with {names}.")
+
+
+def _composition_as_data(composition: Composition) -> dict[str, Any]:
+    return {
+        "epsilon": composition.epsilon,
+        "delta": composition.delta,
+        "sum_of_epsilons": composition.sum_of_epsilons,
+        "sum_of_deltas": content.sum_of_deltas(composition),
+        "chance_of_an_error": composition.curve.chance,
+        "attacker": [
+            {"false_positives": rate, "most_true_positives": composition.curve.true_positives(rate)}
+            for rate in content.FALSE_POSITIVES
+        ],
+    }
 
 
 def _run_as_data(run: CertifiedRun) -> dict[str, Any]:
@@ -257,7 +289,7 @@ def _run_as_data(run: CertifiedRun) -> dict[str, Any]:
         "attacker": [
             {
                 "false_positives": rate,
-                "most_true_positives": most_true_positives(rate, certificate.epsilon, certificate.delta),
+                "most_true_positives": certificate.curve.true_positives(rate),
                 "estimated_true_positives": None if run.estimates is None else run.estimates[place],
             }
             for place, rate in enumerate(content.FALSE_POSITIVES)
@@ -272,8 +304,10 @@ def statement(
     model: str = "",
     data: str = "",
     delta: float | None = None,
+    adjacency: str = "zero-out",
     verify: bool = True,
     estimate: bool = True,
+    accept_other_num_examples: bool = False,
     compute: Compute = LOCAL,
 ) -> Statement:
     """Return the statement of privacy of one certified run, or of several on the same data.
@@ -284,8 +318,12 @@ def statement(
         model: What was trained, in words that are printed as they are.
         data: What it was trained on, in words that are printed as they are.
         delta: The delta of several runs together. By default it is the sum of theirs.
+        adjacency: Which datasets the statement is about, beside those that certificates call neighbours. "zero-out"
+            adds nothing, "replace-one" is for those that differ in one example, and "add-or-remove" for those of which
+            one lacks an example.
         verify: Whether to verify the certificates. If they are not verified, the statement says so.
         estimate: Whether to include what the best attacker can do by estimates.
+        accept_other_num_examples: As for `minsep.compose`, if there are several certificates.
         compute: Where samples are drawn, which does not change the result.
 
     Examples:
@@ -296,6 +334,7 @@ def statement(
         >>> print(statement(certificate).summary)
         This training run is (2, 0.001)-differentially private for every example.
     """
+    choice(neighbours.ADJACENCIES, adjacency=adjacency)
     if not certificates:
         raise ValueError("certificates is empty, but a statement needs at least one.")
     read = [_read(each) for each in certificates]
@@ -310,8 +349,11 @@ def statement(
         )
         for certificate, name, digest in read
     )
-    budgets = [Budget(run.certificate.epsilon, run.certificate.delta) for run in runs]
-    return Statement(runs, model, data, compose(budgets, delta) if len(runs) > 1 else None)
+    composition = None
+    if len(runs) > 1:  # they were verified one by one
+        together = [run.certificate for run in runs]
+        composition = compose(together, delta, verify=False, accept_other_num_examples=accept_other_num_examples)
+    return Statement(runs, model, data, composition, adjacency)
 
 
 def _read(given: Certificate | str | os.PathLike[str]) -> tuple[Certificate, str, str]:

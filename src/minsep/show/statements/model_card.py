@@ -14,6 +14,7 @@ from minsep.show.statements.markdown import plain, table
 if TYPE_CHECKING:
     from minsep.show.statements.document import Statement
 
+_FALSE_POSITIVES = 0.01
 _METADATA = "---\ntags:\n- differential-privacy\n---"
 
 
@@ -44,6 +45,10 @@ def _rows(stated: "Statement") -> list[tuple[str, str]]:
         ("Epsilon", content.rounded_up(stated.epsilon)),
         ("Delta", content.rounded_up(stated.delta)),
         *((name, what) for name, what in content.protected_rows(stated.unit)[:2]),
+        (
+            f"True positives of an attacker with {content.percentage(_FALSE_POSITIVES)} false positives, at most",
+            content.percentage(stated.curve.true_positives(_FALSE_POSITIVES)),
+        ),
     ]
     for place, (run, name) in enumerate(zip(stated.runs, stated.file_names, strict=True), 1):
         number = f" of run {place}" if len(stated.runs) > 1 else ""

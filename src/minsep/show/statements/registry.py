@@ -102,9 +102,18 @@ def _privacy_loss(stated: "Statement") -> dict[str, Any]:
         },
         "privacy_parameters_details": [
             plain(stated.summary),
+            *_attackers(stated),
             *(plain(run.certificate.statement) for run in stated.runs),
         ],
     }
+
+
+def _attackers(stated: "Statement") -> list[str]:
+    rates = ((content.percentage(rate), stated.curve.true_positives(rate)) for rate in content.FALSE_POSITIVES)
+    return [
+        f"An attacker with {false_positives} false positives has at most {content.percentage(rate)} true positives."
+        for false_positives, rate in rates
+    ]
 
 
 def _deployment_model(stated: "Statement") -> dict[str, Any]:
@@ -129,7 +138,7 @@ def _composition(stated: "Statement") -> str | list[str]:
     )
     if stated.composition is None:
         return within
-    return [within, *map(plain, content.together(stated.composition, len(stated.runs)).paragraphs)]
+    return [within, *map(plain, content.together(stated.composition).paragraphs)]
 
 
 def _mechanisms(stated: "Statement") -> list[str]:

@@ -1,0 +1,270 @@
+"""The secret, random number of trials of a tuning.
+
+What an outcome tells depends on the derivative of the generating function phi of the number K: docs/tuning.md. With a
+the probability that another trial has a better score, it counts as phi'(1 - a).
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize
+
+from minsep.core import validation as validate
+from minsep.core.arrays import FloatArray
+from minsep.core.registry import Registered
+
+_MOST_MEAN = 1e6
+_LEAST_GAMMA = 1e-12
+
+
+@dataclass(frozen=True)
+class Trials(ABC, Registered):
+    """The distribution of the number of trials.
+
+    Args:
+        mean: The expected number of trials.
+    """
+
+    mean: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mean", validate.real(mean=self.mean, above=0, at_most=_MOST_MEAN))
+
+    @abstractmethod
+    def weight(self, better: FloatArray) -> FloatArray:
+        """Return phi'(1 - a) at probabilities a: what the density of a trial with that rank is multiplied by.
+
+        Args:
+            better: The probability that another trial has a better score.
+        """
+
+    @property
+    def none(self) -> float:
+        """Probability that there is no trial at all."""
+        return 0.0
+
+    @abstractmethod
+    def draw(self, generator: np.random.Generator) -> int:
+        """Return a number of trials.
+
+        Args:
+            generator: The source of randomness. It is secret.
+        """
+
+    @abstractmethod
+    def at_most(self, count: int) -> float:
+        """Return the probability of at most so many trials.
+
+        Args:
+            count: The number.
+        """
+
+    def success(self, share: float) -> float:
+        """Return the probability that at least one trial draws one of the best configurations.
+
+        Args:
+            share: The share of the best configurations, such as 0.1 for one of the best tenth.
+        """
+        # phi(1 - share) is the probability that no trial draws one of them, and its integral is that of phi'.
+        grid = np.linspace(0.0, validate.real(share=share, above=0, below=1), 4097)
+        return float(np.trapezoid(self.weight(grid), grid))
+
+
+@dataclass(frozen=True)
+class NegativeBinomial(Trials):
+    """A truncated negative binomial number, at least 1 (Papernot and Steinke 2022).
+
+    Args:
+        eta: The shape. 1 is geometric, and 0 logarithmic: the smaller, the more often there is a single trial.
+    """
+
+    eta: float = 1.0
+    kind = "negative-binomial"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        validate.real(mean=self.mean, at_least=1)
+        object.__setattr__(self, "eta", validate.real(eta=self.eta, at_least=0, at_most=1e3))
+
+    @property
+    def gamma(self) -> float:
+        """The other parameter of the distribution, which gives the mean."""
+        if self.mean == 1:
+            return 1.0
+
+        def excess(log_gamma: float) -> float:
+            return math.log(_mean(self.eta, math.exp(log_gamma))) - math.log(self.mean)
+
+        return math.exp(float(optimize.brentq(excess, math.log(_LEAST_GAMMA), -1e-12, xtol=1e-14)))
+
+    def weight(self, better: FloatArray) -> FloatArray:
+        """Return phi'(1 - a) at probabilities a.
+
+        Args:
+            better: The probability that another trial has a better score.
+        """
+        gamma = self.gamma
+        return np.asarray(self.mean * (gamma / (gamma + (1 - gamma) * better)) ** (self.eta + 1))
+
+    def draw(self, generator: np.random.Generator) -> int:
+        """Return a number of trials.
+
+        Args:
+            generator: The source of randomness. It is secret.
+        """
+        chance, count = float(generator.random()), 1
+        for probability in self._probabilities():
+            chance -= probability
+            if chance < 0 or probability == 0:
+                break
+            count += 1
+        return count
+
+    def at_most(self, count: int) -> float:
+        """Return the probability of at most so many trials.
+
+        Args:
+            count: The number.
+        """
+        return math.fsum(probability for _, probability in zip(range(count), self._probabilities(), strict=False))
+
+    def _probabilities(self) -> Iterator[float]:
+        """Yield the probabilities of 1, 2, 3, ... trials."""
+        gamma, eta = self.gamma, self.eta
+        if gamma == 1:
+            yield 1.0
+            while True:
+                yield 0.0
+        first = (1 - gamma) / -math.log(gamma) if eta == 0 else eta * (1 - gamma) / math.expm1(-eta * math.log(gamma))
+        probability, count = first, 1
+        while True:
+            yield probability
+            probability *= (1 - gamma) * (count + eta) / (count + 1)
+            count += 1
+
+
+def _mean(eta: float, gamma: float) -> float:
+    if eta == 0:
+        return (1 / gamma - 1) / -math.log(gamma)
+    return eta * (1 - gamma) / (gamma * -math.expm1(eta * math.log(gamma)))
+
+
+@dataclass(frozen=True)
+class PoissonTrials(Trials):
+    """A Poisson number: it may be 0."""
+
+    kind = "poisson"
+
+    def weight(self, better: FloatArray) -> FloatArray:
+        """Return phi'(1 - a) at probabilities a.
+
+        Args:
+            better: The probability that another trial has a better score.
+        """
+        return np.asarray(self.mean * np.exp(-self.mean * better))
+
+    @property
+    def none(self) -> float:
+        """Probability that there is no trial at all."""
+        return math.exp(-self.mean)
+
+    def draw(self, generator: np.random.Generator) -> int:
+        """Return a number of trials.
+
+        Args:
+            generator: The source of randomness. It is secret.
+        """
+        return int(generator.poisson(self.mean))
+
+    def at_most(self, count: int) -> float:
+        """Return the probability of at most so many trials.
+
+        Args:
+            count: The number.
+        """
+        from scipy.stats import poisson
+
+        return float(poisson.cdf(count, self.mean))
+
+
+@dataclass(frozen=True)
+class BinomialTrials(Trials):
+    """A binomial number: it may be 0, and is at most `most`.
+
+    Args:
+        most: The largest number of trials, at least the mean.
+    """
+
+    most: int = 1
+    kind = "binomial"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "most", validate.integer(most=self.most, at_least=math.ceil(self.mean)))
+
+    @property
+    def chance(self) -> float:
+        """The chance of each of the most trials to take place."""
+        return self.mean / self.most
+
+    def weight(self, better: FloatArray) -> FloatArray:
+        """Return phi'(1 - a) at probabilities a.
+
+        Args:
+            better: The probability that another trial has a better score.
+        """
+        return np.asarray(self.mean * (1 - self.chance * better) ** (self.most - 1))
+
+    @property
+    def none(self) -> float:
+        """Probability that there is no trial at all."""
+        return float((1 - self.chance) ** self.most)
+
+    def draw(self, generator: np.random.Generator) -> int:
+        """Return a number of trials.
+
+        Args:
+            generator: The source of randomness. It is secret.
+        """
+        return int(generator.binomial(self.most, self.chance))
+
+    def at_most(self, count: int) -> float:
+        """Return the probability of at most so many trials.
+
+        Args:
+            count: The number.
+        """
+        from scipy.stats import binom
+
+        return float(binom.cdf(count, self.most, self.chance))
+
+
+LAWS = ("geometric", "logarithmic", "poisson", "binomial")
+"""The names of the usual distributions of the number of trials."""
+
+
+def trials_of(trials: "float | Trials", law: str = "geometric") -> Trials:
+    """Return a distribution of the number of trials by its mean and name.
+
+    Args:
+        trials: The mean, or the distribution itself.
+        law: One of "geometric", "logarithmic", "poisson" and "binomial" (at most twice the mean).
+
+    >>> round(trials_of(10, "logarithmic").at_most(2), 3), round(trials_of(10).at_most(2), 3)
+    (0.401, 0.19)
+    """
+    if isinstance(trials, Trials):
+        return trials
+    validate.choice(LAWS, law=law)
+    mean = validate.real(trials=trials, above=0, at_most=_MOST_MEAN)
+    match law:
+        case "geometric":
+            return NegativeBinomial(mean, 1.0)
+        case "logarithmic":
+            return NegativeBinomial(mean, 0.0)
+        case "poisson":
+            return PoissonTrials(mean)
+    return BinomialTrials(mean, math.ceil(2 * mean))
