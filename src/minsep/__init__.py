@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from minsep.core.state import load_state as load_state
     from minsep.core.state import save_state as save_state
     from minsep.engine import Compute as Compute
+    from minsep.ledger import Ledger as Ledger
     from minsep.mechanism import Design as Design
     from minsep.mechanism import Mechanism as Mechanism
     from minsep.noise import release as release
@@ -77,6 +78,7 @@ _PACKAGE_OF = {
     "Dense": "strategy",
     "Design": "mechanism",
     "Estimate": "accounting",
+    "Ledger": "ledger",
     "Mechanism": "mechanism",
     "MinSep": "participation",
     "MultiAttributionMinSep": "participation",

@@ -19,6 +19,7 @@ from minsep.cli.compare import compare
 from minsep.cli.compose import compose
 from minsep.cli.export import export
 from minsep.cli.help import Group
+from minsep.cli.ledger import ledger
 from minsep.cli.options import Offering, in_flags
 from minsep.cli.output import say
 from minsep.cli.plan import plan
@@ -145,6 +146,7 @@ COMMANDS = (
     bound,
     statement,
     export,
+    ledger,
     audit,
     serve,
 )

@@ -3,7 +3,7 @@
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from minsep.core import validation as validate
 from minsep.core.state import State
 from minsep.mechanism import Mechanism
+from minsep.training.booking import Resumed
 from minsep.training.certified import certified_mechanism
 from minsep.training.checkpoint import Array, load_checkpoint, save_checkpoint
 from minsep.training.progress import with_progress
@@ -54,8 +55,8 @@ class Training(ABC):
             accept_assumption: Whether to accept a conditional certificate, which rests on something that is not proven.
             accept_other_num_examples: Whether to accept a certificate that was made for another number of examples. The
                 guarantee is the same, but batches have another size than was planned.
-            options: The other arguments of the constructor, such as `num_examples` and `clip_norm`. If there is a
-                graph, `num_examples` must be its number of examples. If batches are truncated, it must match the
+            options: The other arguments of the constructor, such as `num_examples`, `clip_norm` and `ledger`. If there
+                is a graph, `num_examples` must be its number of examples. If batches are truncated, it must match the
                 truncation.
         """
         accepted, mechanism = certified_mechanism(
@@ -147,6 +148,7 @@ class Training(ABC):
 
         - A checkpoint of another mechanism, number of examples, clip norm, expected batch or model is refused, and the
           error names the difference.
+        - With `ledger`, nothing new is booked: the checkpoint holds the identifier of the entry.
         - The noise is that of the saved run, and so are the random draws of the examples (augmentation, dropout). If
           data, loss, model, schedule or a setting of the optimiser have changed, never release anything that the saved
           run produced after the checkpoint: the difference of the two runs holds no noise.
@@ -156,6 +158,8 @@ class Training(ABC):
             arguments: The positional arguments of the constructor, the same as in the saved run.
             options: The other arguments of the constructor, the same as in the saved run.
         """
+        if options.get("ledger") is not None:
+            options = {**options, "ledger": Resumed(options["ledger"])}
         training = cls(*arguments, **options)
         content = load_checkpoint(path, training._identity(), training._decode)
         try:
@@ -165,7 +169,12 @@ class Training(ABC):
         except Exception as error:  # whatever a damaged content may lead to
             reason = validate.shortened(str(error))
             raise ValueError(f"The checkpoint {os.fspath(path)!r} does not fit this training: {reason}") from None
+        training._in_ledger(training._run.book_resumed)
         return training
+
+    def _in_ledger(self, book: Callable[[], None]) -> None:
+        """Book the run: in one of several processes."""
+        book()
 
     def _continue(self, content: State) -> None:
         self._run.load_state_dict(content["run"])

@@ -16,11 +16,13 @@ from minsep.core.state import State, Turns, Uncopyable, check_process, envelope
 from minsep.mechanism import Mechanism
 from minsep.noise.grid import LEAST_CLIP_NORM, MOST_CLIP_NORM
 from minsep.randomness import Key
+from minsep.training.booking import Booking, Resumed
 from minsep.training.randomness import ExampleSeeds
 
 # Accounting takes seconds to import, and a run without a certificate does not need it.
 if TYPE_CHECKING:
     from minsep.accounting import Accepted, Certificate
+    from minsep.ledger import Ledger
 
 Indices = NDArray[np.int64]
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -47,6 +49,7 @@ class PrivateRun(Uncopyable):
         certificate: A certificate, which must be for this mechanism and must have passed, or have been accepted
             already. None is a run without a certificate.
         verify: Whether to draw the samples of the certificate again.
+        ledger: The ledger in which `book` books the run, or its file. None books nothing.
         seed: A seed that makes the run reproducible, and is as secret as the data. None takes a key from the operating
             system.
         size: Number of trainable parameters. A certificate must cover the rounding of so many values in each step.
@@ -64,6 +67,7 @@ class PrivateRun(Uncopyable):
         expected_batch: float | None,
         certificate: "Certificate | Accepted | None",
         verify: bool,
+        ledger: "Ledger | Resumed | str | os.PathLike[str] | None" = None,
         seed: int | None,
         size: int,
         rank: int = 0,
@@ -84,6 +88,8 @@ class PrivateRun(Uncopyable):
         self.is_first = rank == 0
         self._share = slice(rank, None, processes)
         self._stream = mechanism.batches(num_examples, seed=seed)
+        verified = verify or _is_accepted(certificate)
+        self._booking = Booking(ledger, self.certificate, self.num_examples, not verified)
         self.example_seeds = ExampleSeeds(Key.of(seed).derive("examples"))
         self._waiting: deque[Indices] = deque()
         self._readers = 0
@@ -100,6 +106,14 @@ class PrivateRun(Uncopyable):
     def num_examples(self) -> int:
         """Size of the dataset."""
         return self._stream.num_examples
+
+    def book(self) -> None:
+        """Book the run in its ledger, if it has one, before its first batch. One that cannot be booked is refused."""
+        self._booking.book(self.certificate)
+
+    def book_resumed(self) -> None:
+        """Check that a run that resumes is booked in its ledger, if it was given one."""
+        self._booking.book_resumed(self.certificate)
 
     def identity(self, kind: str, **more: object) -> State:
         """Return what a checkpoint of this run must match.
@@ -194,6 +208,7 @@ class PrivateRun(Uncopyable):
             "batches": {**self._stream.state_dict(), "position": self.steps},
             "examples": self.example_seeds.key.hex(),
             "certificate": None if self.certificate is None else self.certificate.to_json(),
+            "booking": self._booking.identifier,
         }
 
     def load_state_dict(self, state: State) -> None:
@@ -208,6 +223,7 @@ class PrivateRun(Uncopyable):
         self._stream.load_state_dict(state["batches"])
         self.example_seeds = ExampleSeeds(Key.from_hex(state["examples"]))
         self.certificate = certificate or self.certificate
+        self._booking.identifier = state.get("booking")
         self.steps = self._stream.position
         self._waiting.clear()
         self._interrupted = False
@@ -310,6 +326,14 @@ def _read_certificate(text: str) -> "Certificate":
     from minsep.accounting import Certificate
 
     return Certificate.from_json(text)
+
+
+def _is_accepted(certificate: "Certificate | Accepted | None") -> bool:
+    if certificate is None:
+        return False
+    from minsep.accounting import Accepted
+
+    return isinstance(certificate, Accepted)
 
 
 def _plain(description: Any) -> Any:

@@ -25,6 +25,7 @@ from minsep.training.torch.randomness import torch_kept
 if TYPE_CHECKING:
     from minsep.accounting import Certificate
     from minsep.attribution import AttributionGraph
+    from minsep.ledger import Ledger
 
 CHECKPOINT_NAME = "minsep.checkpoint"
 _STATE_NAME = "trainer_state.json"
@@ -59,6 +60,8 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
             users.
         accept_assumption: Whether to accept a conditional certificate, which rests on something that is not proven.
         accept_other_num_examples: Whether to accept a certificate that was made for another number of examples.
+        ledger: The ledger in which `train` books the run before its first batch, or its file. A run that would exceed
+            the total does not start. It needs a certificate. None books nothing.
         expected_batch: The public divisor. None is the expected batch size of the sampling scheme.
         clipping: How the gradients of single examples are computed: "auto", "vmap" or "ghost", as in `PrivateTraining`.
         per_layer: Whether to clip each of K modules to `clip_norm / sqrt(K)`.
@@ -107,6 +110,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
         graph: "AttributionGraph | None" = None,
         accept_assumption: bool = False,
         accept_other_num_examples: bool = False,
+        ledger: "Ledger | str | os.PathLike[str] | None" = None,
         expected_batch: float | None = None,
         clipping: Clipping = "auto",
         per_layer: bool = False,
@@ -119,6 +123,8 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
             raise ValueError(
                 f"certificate is {certificate!r} and mechanism is {mechanism!r}, but exactly one of them must be given."
             )
+        if ledger is not None and certificate is None:
+            raise ValueError("ledger is given, but only a run with a certificate can be booked: pass certificate.")
         self._log_loss = log_loss_without_privacy
         self.private_training: PrivateTraining | None = None
         """The training that draws batches, clips and adds noise; None before `train` is called."""
@@ -153,6 +159,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
             "per_layer": per_layer,
             "scaling": scaling,
             "certificate": accepted,
+            "ledger": ledger,
             "seed": private_seed,
         }
 

@@ -1,5 +1,6 @@
 """Training in JAX: batches and noise of a mechanism, clipped gradients, then an optax optimiser."""
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -20,6 +21,7 @@ from minsep.training.stability import warn_if_unstable
 
 if TYPE_CHECKING:
     from minsep.accounting import Accepted, Certificate
+    from minsep.ledger import Ledger
 
 
 class PrivateTraining(Training):
@@ -50,6 +52,9 @@ class PrivateTraining(Training):
             verified. None is a run without a certificate.
         verify: Whether to draw the samples of the certificate again, which takes as long as `minsep.verify`. A
             certificate that does not hold is refused.
+        ledger: The ledger in which the run is booked, or its file. It is booked when everything else is in order and
+            before the first batch is drawn; a run that would exceed the total raises `minsep.ledger.OverBudgetError`.
+            It needs a certificate, which is verified first unless that was done already. None books nothing.
         seed: A seed that makes the run reproducible, and is as secret as the data. None takes a key from the operating
             system.
 
@@ -86,6 +91,7 @@ class PrivateTraining(Training):
         scale_stability: float | None = None,
         certificate: "Certificate | Accepted | None" = None,
         verify: bool = False,
+        ledger: "Ledger | str | os.PathLike[str] | None" = None,
         seed: int | None = None,
     ) -> None:
         self._run = PrivateRun(
@@ -95,6 +101,7 @@ class PrivateTraining(Training):
             expected_batch=expected_batch,
             certificate=certificate,
             verify=verify,
+            ledger=ledger,
             seed=seed,
             size=size_of(parameters),
         )
@@ -112,6 +119,7 @@ class PrivateTraining(Training):
         self._forms = _shapes(self.parameters)
         self._noise = mechanism.noise(size_of(self.parameters), seed=seed)
         self._sums, self._update = jax.jit(self._compiled_sums), jax.jit(self._compiled_update)
+        self._in_ledger(self._run.book)  # last: what was refused before is not booked
 
     @in_turn
     def step(self, inputs: Tree, targets: Tree) -> None:

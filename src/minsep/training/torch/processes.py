@@ -2,7 +2,7 @@
 
 import hashlib
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import pairwise
@@ -170,6 +170,24 @@ class Processes:
         others = torch.tensor([0 if answer else 1], device=self._device)
         together.all_reduce(others)
         return not int(others)
+
+    def first_does(self, what: Callable[[], None]) -> None:
+        """Do something in the first process alone, and refuse to go on anywhere where it failed there.
+
+        Args:
+            what: What the first process does.
+        """
+        error: Exception | None = None
+        if self.rank == 0:
+            try:
+                what()
+            except Exception as raised:
+                error = raised
+        done = self.all_true(error is None)
+        if error is not None:
+            raise error
+        if not done:
+            raise RuntimeError("The first process failed, and its error says why: nothing was started.")
 
     def wait(self) -> None:
         """Wait for all processes."""

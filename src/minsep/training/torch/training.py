@@ -38,6 +38,7 @@ from minsep.training.torch.threads import threads_advice
 
 if TYPE_CHECKING:
     from minsep.accounting import Accepted, Certificate
+    from minsep.ledger import Ledger
 
 Noise = Literal["auto", "host", "device"]
 
@@ -80,6 +81,9 @@ class PrivateTraining(Training):
             verified. None is a run without a certificate.
         verify: Whether to draw the samples of the certificate again, which takes as long as `minsep.verify`. A
             certificate that does not hold is refused.
+        ledger: The ledger in which the run is booked, or its file. It is booked when everything else is in order and
+            before the first batch is drawn; a run that would exceed the total raises `minsep.ledger.OverBudgetError`.
+            It needs a certificate, which is verified first unless that was done already. None books nothing.
         seed: A seed that makes the run reproducible, and is as secret as the data. None takes a key from the operating
             system.
 
@@ -120,6 +124,7 @@ class PrivateTraining(Training):
         schedule: Callable[[int], float] | None = None,
         certificate: "Certificate | Accepted | None" = None,
         verify: bool = False,
+        ledger: "Ledger | str | os.PathLike[str] | None" = None,
         seed: int | None = None,
     ) -> None:
         self.model, self.optimizer = model, optimizer
@@ -141,6 +146,7 @@ class PrivateTraining(Training):
             expected_batch=expected_batch,
             certificate=certificate,
             verify=verify,
+            ledger=ledger,
             seed=seed,
             size=self._clipped.size,
             rank=self._processes.rank,
@@ -164,6 +170,7 @@ class PrivateTraining(Training):
         self._first_step = FirstStep(model, optimizer)
         for group in optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
+        self._in_ledger(self._run.book)  # last: what was refused before is not booked
 
     def loader(self, dataset: Dataset[Any], **options: Any) -> DataLoader[Any]:
         """Return a `DataLoader` of the examples of each remaining step. Its workers may read ahead.
@@ -290,6 +297,9 @@ class PrivateTraining(Training):
         # What was measured before is kept, because the size affects how gradients are rounded.
         if self._clipped.micro_batch is None and content["micro_batch"] is not None:
             self._clipped.micro_batch = validate.integer(micro_batch=content["micro_batch"], at_least=1)
+
+    def _in_ledger(self, book: Callable[[], None]) -> None:
+        self._processes.first_does(book)
 
     def _advice(self) -> str:
         return threads_advice() if self._clipped.device.type == "cpu" else ""
