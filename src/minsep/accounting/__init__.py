@@ -25,7 +25,7 @@ from minsep.accounting.certification import (
     verify,
 )
 from minsep.accounting.composition import Composition, CurveAccountant, CurveDpEvent, Part, compose
-from minsep.accounting.curves import Curve
+from minsep.accounting.curves import BinomialTrials, Curve, NegativeBinomial, PoissonTrials, Trials, trials_of
 from minsep.accounting.directions import DIRECTIONS, Direction
 from minsep.accounting.estimation import (
     Estimate,
@@ -58,6 +58,7 @@ __all__ = [
     "METHODS_IN_WORDS",
     "TESTS_OF_CHECKPOINT",
     "Accepted",
+    "BinomialTrials",
     "Calibration",
     "Certificate",
     "ChangedCertificateError",
@@ -68,14 +69,17 @@ __all__ = [
     "Direction",
     "Estimate",
     "Law",
+    "NegativeBinomial",
     "Part",
     "ParticipationPair",
+    "PoissonTrials",
     "PrivacyCurve",
     "Promise",
     "Prover",
     "Rung",
     "SchemeAccounting",
     "Support",
+    "Trials",
     "Verification",
     "accept_certificate",
     "betting_verifier",
@@ -104,5 +108,6 @@ __all__ = [
     "read_event",
     "rung_seed",
     "supported",
+    "trials_of",
     "verify",
 ]

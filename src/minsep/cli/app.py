@@ -145,8 +145,8 @@ COMMANDS = (
     batches,
     bound,
     statement,
-    ledger,
     export,
+    ledger,
     audit,
     serve,
 )

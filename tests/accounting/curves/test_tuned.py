@@ -17,6 +17,7 @@ from minsep.accounting.curves import (
     trials_of,
     tuned_points,
 )
+from minsep.accounting.curves.tuned import _is_above, _Lines
 from minsep.accounting.exact import GaussianCurve
 
 LAWS = [
@@ -27,6 +28,8 @@ LAWS = [
     NegativeBinomial(30.0, 2.0),
     PoissonTrials(3.0),
     BinomialTrials(4.0, 8),
+    BinomialTrials(4.0, 4),
+    NegativeBinomial(50.0, 200.0),
 ]
 weights = st.lists(st.floats(0.0, 1.0), min_size=2, max_size=4).filter(lambda parts: sum(parts) > 0.1)
 
@@ -71,6 +74,40 @@ def test_probabilities_have_their_generating_function(law):
     assert series == pytest.approx(generating(law, 0.5), abs=1e-12)
 
 
+@pytest.mark.parametrize("law", [*LAWS, NegativeBinomial(1e6, 0.0), NegativeBinomial(1e5, 1.0), PoissonTrials(1e4)])
+def test_success_is_a_probability(law):
+    for share in (1e-6, 1e-3, 0.1, 0.9):
+        assert law.success(share) == pytest.approx(1 - generating(law, 1 - share), rel=1e-6, abs=1e-12)
+        assert 0 < law.success(share) <= 1
+
+
+class AlmostOne:
+    """A generator whose numbers are the largest below 1."""
+
+    def random(self):
+        return 1 - 2.0**-53
+
+
+@pytest.mark.parametrize("law", [NegativeBinomial(10.0, 1.0), NegativeBinomial(2.0, 0.5), NegativeBinomial(30.0, 2.0)])
+def test_a_draw_ends_when_rounding_leaves_a_rest(law):
+    assert 10 * law.mean < law.draw(AlmostOne()) < 1000 * law.mean
+
+
+def test_the_first_probability_may_be_too_small_for_a_number():
+    law = NegativeBinomial(1e4, 300.0)  # a deviation of about 600
+    drawn = [law.draw(np.random.default_rng(seed)) for seed in range(20)]
+    assert all(5000 < count < 15_000 for count in drawn)
+    assert law.at_most(15_000) == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("excess", [1e-15, 1e-12, 1e-7])
+@pytest.mark.parametrize("eta", [0.0, 1.0])
+def test_hardly_more_than_one_trial(eta, excess):
+    law = NegativeBinomial(1 + excess, eta)
+    curve = PointCurve(((1.0, 1e-3),), ((1.0, 1e-3),))
+    assert float(tuned_points(curve, law).delta(1.0, "remove")) == pytest.approx(1e-3, rel=1e-4)
+
+
 def outcomes(law, masses, order):
     """Return the probability of each outcome of a tuning, the last of which is that there was no trial."""
     found = np.zeros(masses.size + 1)
@@ -95,6 +132,46 @@ def test_no_order_of_scores_tells_more_than_the_bound(law, p, q):
             for direction, first, second in (("remove", with_one, without), ("add", without, with_one)):
                 delta = float(np.maximum(first - math.exp(epsilon) * second, 0.0).sum())
                 assert delta <= float(bound.delta(epsilon, direction)) + 1e-9
+
+
+EPSILONS = (0.0, 0.3, 1.0, 2.5)
+
+
+def few_deltas_of(p, q):
+    """Return what an exact curve of a discrete pair is at a few epsilons, in both directions."""
+    return np.array(
+        [[np.maximum(a - math.exp(epsilon) * b, 0.0).sum() for epsilon in EPSILONS] for a, b in ((p, q), (q, p))]
+    )
+
+
+@pytest.mark.parametrize(
+    "law", [LAWS[1], LAWS[2], PoissonTrials(3.0), BinomialTrials(4.0, 8)], ids=lambda law: law.kind
+)
+@settings(max_examples=10, deadline=None)
+@given(weights, weights, weights, weights, st.floats(0.1, 0.9))
+def test_configurations_with_curves_of_their_own_have_the_mean_curve(law, p, q, other_p, other_q, share):
+    parts = [(normalised([*p[:2], 1e-2]), normalised([*q[:2], 0.2])) for p, q in ((p, q), (other_p, other_q))]
+    few = share * few_deltas_of(*parts[0]) + (1 - share) * few_deltas_of(*parts[1])
+    remove, add = (tuple(zip(EPSILONS, row.tolist(), strict=True)) for row in few)
+    bound = tuned_points(PointCurve(remove, add), law)
+    (p, q), (other_p, other_q) = parts
+    p, q = np.concatenate([share * p, (1 - share) * other_p]), np.concatenate([share * q, (1 - share) * other_q])
+    for order in itertools.islice(itertools.permutations(range(p.size)), 0, None, 7):
+        with_one, without = outcomes(law, p, order), outcomes(law, q, order)
+        for epsilon in (0.0, 0.5, 1.0, 3.0):
+            for direction, first, second in (("remove", with_one, without), ("add", without, with_one)):
+                delta = float(np.maximum(first - math.exp(epsilon) * second, 0.0).sum())
+                assert delta <= float(bound.delta(epsilon, direction)) + 1e-9
+
+
+def test_the_mean_of_tuned_curves_is_no_bound():
+    # Half of the trials tell everything and have the best scores; the other half tells nothing.
+    law = NegativeBinomial(10.0, 1.0)
+    everything, nothing, both = (PointCurve(((0.0, level),), ((0.0, level),)) for level in (1.0, 0.0, 0.5))
+    told = law.success(0.5)
+    assert told == pytest.approx(10 / 11)
+    of_each = [float(tuned_points(curve, law).delta(1.0, "remove")) for curve in (everything, nothing)]
+    assert sum(of_each) / 2 < told <= float(tuned_points(both, law).delta(1.0, "remove"))
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: f"{law.kind} {law.mean:g}")
@@ -136,6 +213,49 @@ def test_a_gaussian_curve_costs_hardly_more_than_an_attack_shows(law, trials, at
     curve = Curve(GaussianCurve(0.91)).tuned(trials, law)
     assert attack < curve.epsilon(1e-5) < bound
     assert attack_on_a_gaussian(0.91, trials_of(trials, law)) == pytest.approx(curve.epsilon(1e-5), rel=0.015)
+
+
+@pytest.mark.parametrize("law", [BinomialTrials(4.0, 4), PoissonTrials(1000.0), NegativeBinomial(1e4, 200.0)])
+def test_weights_may_be_zero(law):
+    points = ((0.0, 0.3), (1.0, 1e-2), (3.0, 1e-6))
+    tuned = tuned_points(PointCurve(points, points), law)
+    deltas = tuned.delta([0.0, 1.0, 5.0, 20.0, 500.0], "remove")
+    assert np.isfinite(deltas).all()
+    assert (np.diff(deltas) <= 0).all()
+    assert deltas[-1] >= law.mean * 1e-6  # what is left however large epsilon is
+
+
+def test_what_is_left_is_the_mean_times_an_infinite_loss():
+    points = ((0.5, 0.2), (2.0, 1e-4), (4.0, 1e-7))
+    one = PointCurve(points, points)
+    for law in (NegativeBinomial(10.0, 1.0), PoissonTrials(3.0)):
+        assert float(tuned_points(one, law).delta(30.0, "add")) == pytest.approx(law.mean * 1e-7, rel=1e-5)
+
+
+def test_lines_that_rounding_cannot_tell_apart_are_kept():
+    # The second point lies below the chord by less than floating-point products show.
+    step = 2.0**-30
+    assert not _is_above((1.0, 1.0), (1 + step, 1 + step * (1 - 2.0**-22)), (1 + 2 * step, 1 + 2 * step))
+    assert not _is_above((1.0, 1e-200), (1 + step, 1e-200), (1 + 2 * step, 1e-200 * (1 + 2.0**-52)))
+    assert _is_above((1.0, 1.0), (2.0, 2.0), (3.0, 3.0))
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: f"{law.kind} {law.mean:g}")
+def test_the_envelope_is_no_lower_than_any_line(law):
+    atoms = GaussianCurve(1.0)
+    epsilons = np.linspace(0.0, 6.0, 60)
+    points = tuple(zip(epsilons.tolist(), atoms.delta(epsilons, "remove").tolist(), strict=True))
+    curve = PointCurve(points, points)
+    first, second = np.array([(atom.under_p, atom.under_q) for atom in curve.atoms]).T
+    lines = _Lines.of(law, first, second, curve.infinite("add"))
+    places = np.geomspace(1e-6, 1e6, 400)
+    for share in np.linspace(0.0, 1.0, 301)[1:-1]:
+        # A likelihood ratio test and its randomisation: a probability under P, and the largest one under Q.
+        p = np.concatenate([[0.0], np.cumsum(first), [1.0]])
+        q = np.concatenate([[curve.infinite("add")], curve.infinite("add") + np.cumsum(second), [1.0]]).clip(0, 1)
+        most = np.interp(share, p, q)
+        line = law.weight(np.array([share])) * places - law.weight(np.array([most]))
+        assert (lines.highest(places) >= line - 1e-13 * law.mean * places).all()
 
 
 def attack_on_a_gaussian(mu, law):

@@ -166,7 +166,8 @@ class Curve:
         best score is released, and the score is a function of what the run released, and of public data.
 
         Args:
-            trials: The expected number of runs, or a distribution such as `minsep.NegativeBinomial(10, eta=0.5)`.
+            trials: The expected number of runs, or a distribution such as
+                `minsep.accounting.NegativeBinomial(10, eta=0.5)`.
             law: The distribution, by name: "geometric", "logarithmic", "poisson" or "binomial" (at most twice the
                 expected number).
 

@@ -4,10 +4,12 @@ What an outcome tells depends on the derivative of the generating function phi o
 the probability that another trial has a better score, it counts as phi'(1 - a).
 """
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import optimize
@@ -17,7 +19,8 @@ from minsep.core.arrays import FloatArray
 from minsep.core.registry import Registered
 
 _MOST_MEAN = 1e6
-_LEAST_GAMMA = 1e-12
+_LARGEST_RATE = 28.0  # -ln gamma, at which every mean is above the largest
+_NEVER = 1e-30  # probability of a number of trials above the mean that is not drawn
 
 
 @dataclass(frozen=True)
@@ -68,9 +71,15 @@ class Trials(ABC, Registered):
         Args:
             share: The share of the best configurations, such as 0.1 for one of the best tenth.
         """
-        # phi(1 - share) is the probability that no trial draws one of them, and its integral is that of phi'.
-        grid = np.linspace(0.0, validate.real(share=share, above=0, below=1), 4097)
-        return float(np.trapezoid(self.weight(grid), grid))
+        return 1.0 - self.miss(validate.real(share=share, above=0, below=1))
+
+    @abstractmethod
+    def miss(self, share: float) -> float:
+        """Return phi(1 - share), the probability that no trial draws one of the best configurations.
+
+        Args:
+            share: The share of the best configurations.
+        """
 
 
 @dataclass(frozen=True)
@@ -92,13 +101,18 @@ class NegativeBinomial(Trials):
     @property
     def gamma(self) -> float:
         """The other parameter of the distribution, which gives the mean."""
+        return math.exp(-self._rate)
+
+    @cached_property
+    def _rate(self) -> float:
+        """-ln gamma."""
         if self.mean == 1:
-            return 1.0
+            return 0.0
 
-        def excess(log_gamma: float) -> float:
-            return math.log(_mean(self.eta, math.exp(log_gamma))) - math.log(self.mean)
+        def excess(rate: float) -> float:
+            return math.log(_mean(self.eta, rate)) - math.log(self.mean)
 
-        return math.exp(float(optimize.brentq(excess, math.log(_LEAST_GAMMA), -1e-12, xtol=1e-14)))
+        return float(optimize.brentq(excess, 1e-18, _LARGEST_RATE, xtol=1e-18))
 
     def weight(self, better: FloatArray) -> FloatArray:
         """Return phi'(1 - a) at probabilities a.
@@ -118,7 +132,8 @@ class NegativeBinomial(Trials):
         chance, count = float(generator.random()), 1
         for probability in self._probabilities():
             chance -= probability
-            if chance < 0 or probability == 0:
+            # Rounding can leave a rest of about 1e-16 when nothing is left of the distribution.
+            if chance < 0 or (probability < _NEVER and count > self.mean):
                 break
             count += 1
         return count
@@ -131,25 +146,39 @@ class NegativeBinomial(Trials):
         """
         return math.fsum(probability for _, probability in zip(range(count), self._probabilities(), strict=False))
 
+    def miss(self, share: float) -> float:
+        """Return phi(1 - share), the probability that no trial draws one of the best configurations.
+
+        Args:
+            share: The share of the best configurations.
+        """
+        if self._rate == 0:
+            return 1.0 - share
+        part = -math.log(self.gamma + (1 - self.gamma) * share)
+        if self.eta == 0:
+            return part / self._rate
+        below = math.expm1(-self.eta * part) / math.expm1(-self.eta * self._rate)
+        return math.exp(self.eta * (part - self._rate)) * below
+
     def _probabilities(self) -> Iterator[float]:
         """Yield the probabilities of 1, 2, 3, ... trials."""
-        gamma, eta = self.gamma, self.eta
-        if gamma == 1:
+        eta, rate = self.eta, self._rate
+        if rate == 0:
             yield 1.0
             while True:
                 yield 0.0
-        first = (1 - gamma) / -math.log(gamma) if eta == 0 else eta * (1 - gamma) / math.expm1(-eta * math.log(gamma))
-        probability, count = first, 1
-        while True:
-            yield probability
-            probability *= (1 - gamma) * (count + eta) / (count + 1)
-            count += 1
+        # In logarithms: the first probability may be too small for a number while the likeliest ones are not.
+        again = math.log(-math.expm1(-rate))
+        logarithm = again - (math.log(rate) if eta == 0 else eta * rate + math.log(-math.expm1(-eta * rate) / eta))
+        for count in itertools.count(1):
+            yield math.exp(logarithm)
+            logarithm += again + math.log((count + eta) / (count + 1))
 
 
-def _mean(eta: float, gamma: float) -> float:
+def _mean(eta: float, rate: float) -> float:
     if eta == 0:
-        return (1 / gamma - 1) / -math.log(gamma)
-    return eta * (1 - gamma) / (gamma * -math.expm1(eta * math.log(gamma)))
+        return math.expm1(rate) / rate
+    return eta * math.expm1(rate) / -math.expm1(-eta * rate)
 
 
 @dataclass(frozen=True)
@@ -188,6 +217,14 @@ class PoissonTrials(Trials):
         from scipy.stats import poisson
 
         return float(poisson.cdf(count, self.mean))
+
+    def miss(self, share: float) -> float:
+        """Return phi(1 - share), the probability that no trial draws one of the best configurations.
+
+        Args:
+            share: The share of the best configurations.
+        """
+        return math.exp(-self.mean * share)
 
 
 @dataclass(frozen=True)
@@ -240,6 +277,14 @@ class BinomialTrials(Trials):
         from scipy.stats import binom
 
         return float(binom.cdf(count, self.most, self.chance))
+
+    def miss(self, share: float) -> float:
+        """Return phi(1 - share), the probability that no trial draws one of the best configurations.
+
+        Args:
+            share: The share of the best configurations.
+        """
+        return float((1 - self.chance * share) ** self.most)
 
 
 LAWS = ("geometric", "logarithmic", "poisson", "binomial")
