@@ -122,9 +122,9 @@ def test_what_does_not_hold_is_not_run(adapter, certificate, refused, conditiona
 def test_a_certificate_is_accepted_once_on_the_way_to_a_run(adapter, certificate, monkeypatch):
     verified = []
 
-    def verify(given):
+    def verify(given, **how):
         verified.append(given)
-        return minsep.verify(given)
+        return minsep.verify(given, **how)
 
     monkeypatch.setattr("minsep.accounting.certification.acceptance.check", verify)
     trainer = training_from(adapter, certificate)
