@@ -77,7 +77,8 @@ def test_mu_covers_every_epsilon_up_to_its_reach():
     """The last epsilon that is looked at lies before the reach; the curve between them counts as well."""
     steep = PointCurve(((0.5, 0.25), (1.0, 0.2), (40.0, 0.0)), ((0.5, 0.25), (1.0, 0.2), (40.0, 0.0)))
     for reach in (0.004, 1.003, 1.0099999, 3.0049):
-        curve = Curve(steep, promised=(Budget(reach, 0.3),))
+        # Less than the curve has there, so that the reach is that of the promise.
+        curve = Curve(steep, promised=(Budget(reach, 0.9 * float(steep.delta(reach, "remove"))),))
         assert curve.mu_reach == reach
         for epsilon in np.linspace(0, reach * (1 - 1e-9), 200):
             assert gaussian_delta(curve.mu, epsilon) >= curve.delta(epsilon) * (1 - 1e-9)
