@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from minsep.strategy import BandedToeplitz as BandedToeplitz
     from minsep.strategy import Dense as Dense
     from minsep.strategy import Workload as Workload
+    from minsep.tuning import Tuning as Tuning
+    from minsep.tuning import tune as tune
 
 _PACKAGE_OF = {
     "Audit": "auditing",
@@ -88,6 +90,7 @@ _PACKAGE_OF = {
     "RandomAllocation": "participation",
     "Statement": "show.statements",
     "Truncation": "participation",
+    "Tuning": "tuning",
     "Unamplified": "participation",
     "UserMinSep": "participation",
     "UserPlans": "planning",
@@ -110,6 +113,7 @@ _PACKAGE_OF = {
     "release": "noise",
     "save_state": "core.state",
     "statement": "show.statements",
+    "tune": "tuning",
     "verify": "accounting",
 }
 

@@ -24,8 +24,16 @@ from minsep.accounting.certification import (
     rung_seed,
     verify,
 )
-from minsep.accounting.composition import Composition, CurveAccountant, CurveDpEvent, Part, compose
-from minsep.accounting.curves import BinomialTrials, Curve, NegativeBinomial, PoissonTrials, Trials, trials_of
+from minsep.accounting.composition import Composition, CurveAccountant, CurveDpEvent, Part, check_runs, compose
+from minsep.accounting.curves import (
+    BinomialTrials,
+    Curve,
+    NegativeBinomial,
+    PoissonTrials,
+    Trials,
+    mean_curve,
+    trials_of,
+)
 from minsep.accounting.directions import DIRECTIONS, Direction
 from minsep.accounting.estimation import (
     Estimate,
@@ -88,6 +96,7 @@ __all__ = [
     "certify",
     "certify_by",
     "certify_checkpoints",
+    "check_runs",
     "compose",
     "cost_of_cutting",
     "epsilon_at_least",
@@ -100,6 +109,7 @@ __all__ = [
     "has_exact_curve",
     "has_pair",
     "is_named",
+    "mean_curve",
     "needs_samples",
     "not_certified",
     "pair_of",

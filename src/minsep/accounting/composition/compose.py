@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -204,7 +204,7 @@ def _parts(items: list[Item], verify: bool | None, compute: Compute) -> Iterable
     for one, count, read in found.values():
         if isinstance(one, Certificate):
             _check_alone(one, read if verify is None else verify, compute)
-            yield Part(one.mechanism.name, count, one, one.curve.exact, one.mechanism)
+            yield _certified(one, count)
         elif isinstance(one, Mechanism):
             curve = exact_curve(one)
             if curve is None:
@@ -212,6 +212,10 @@ def _parts(items: list[Item], verify: bool | None, compute: Compute) -> Iterable
             yield Part(one.name, count, None, curve, one)
         else:
             yield Part(f"{one}"[:200], count, None, event_curve(one, "items"))
+
+
+def _certified(certificate: Certificate, count: int) -> Part:
+    return Part(certificate.mechanism.name, count, certificate, certificate.curve.exact, certificate.mechanism)
 
 
 def _identity(item: Any) -> Hashable:
@@ -230,6 +234,20 @@ def _check_alone(certificate: Certificate, verify: bool, compute: Compute) -> No
         result = check(certificate, compute=compute)
         if not result.holds:
             raise ValueError(result.reason)
+
+
+def check_runs(certificates: Sequence[Certificate], *, verify: bool, compute: Compute = LOCAL) -> None:
+    """Refuse certificates of which one does not hold, or that are not about the same examples.
+
+    Args:
+        certificates: The certificates, each once.
+        verify: Whether to verify them.
+        compute: Where samples are drawn.
+    """
+    for certificate in certificates:
+        _check_alone(certificate, verify, compute)
+    parts = tuple(_certified(certificate, 1) for certificate in certificates)
+    _check_together(parts, accept_other_num_examples=False)
 
 
 def _check_together(parts: tuple[Part, ...], accept_other_num_examples: bool) -> None:

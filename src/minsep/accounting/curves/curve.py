@@ -1,6 +1,7 @@
 """What a run tells about one example, at every epsilon at once."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -207,6 +208,11 @@ class Curve:
         )
         return PointCurve(remove, add)
 
+    @property
+    def pair(self) -> PointCurve:
+        """What is proven without the chance of an error, rounding in the runs included, as the curve of one pair."""
+        return self._points
+
     def _at(self, epsilons: FloatArray, direction: Direction) -> FloatArray:
         """Return what is proven of a direction at each epsilon, the chance of an error included."""
         found = self.runs.delta(self.exact, np.minimum(epsilons, _LARGEST_EPSILON), direction) + self.chance
@@ -243,3 +249,25 @@ class Curve:
     def _least_delta(self) -> float:
         """The least delta that the proofs carry at any epsilon."""
         return min(self.delta(float(epsilon)) for epsilon in self._epsilons)
+
+
+def mean_curve(curves: Sequence[tuple[Curve, float]]) -> Curve:
+    """Return the curve of a run that is drawn at random from several, and says which it is.
+
+    Args:
+        curves: The curves, with their weights.
+
+    >>> quiet, loud = (Curve(GaussianCurve(mu)) for mu in (0.5, 1.0))
+    >>> mean = mean_curve([(quiet, 1.0), (loud, 1.0)])
+    >>> abs(mean.delta(1.0) - (quiet.delta(1.0) + loud.delta(1.0)) / 2) < 1e-5
+    True
+    """
+    total = math.fsum(weight for _, weight in curves)
+    pairs = [(curve.pair, weight / total) for curve, weight in curves]
+    epsilons = np.unique(np.concatenate([pair.epsilons for pair, _ in pairs]))
+    remove, add = (
+        np.sum([share * pair.delta(epsilons, way) for pair, share in pairs], axis=0).tolist() for way in DIRECTIONS
+    )
+    chances = {id(curve): curve.chance for curve, _ in curves}
+    points = (tuple(zip(epsilons.tolist(), deltas, strict=True)) for deltas in (remove, add))
+    return Curve(PointCurve(*points), chance=math.fsum(chances.values()))

@@ -1,0 +1,5 @@
+"""The best of a secret, random number of private runs, and what it costs."""
+
+from minsep.tuning.tune import Configuration, Tuning, tune
+
+__all__ = ["Configuration", "Tuning", "tune"]
