@@ -120,7 +120,7 @@ def tune(
         >>> identity = minsep.BandedToeplitz.identity(iterations=100)
         >>> mechanism = minsep.Mechanism(identity, minsep.Poisson(rate=0.02), noise_multiplier=2.0)
         >>> certificate = minsep.certify(mechanism, epsilon=1.0, delta=1e-4)
-        >>> rates = [minsep.tuning.Configuration(rate, certificate) for rate in (0.1, 0.2, 0.4)]
+        >>> rates = [Configuration(rate, certificate) for rate in (0.1, 0.2, 0.4)]
         >>> best = tune(lambda one: -abs(one.settings - 0.2), rates, score=lambda result: result, trials=100)
         >>> best.settings in (0.1, 0.2, 0.4)
         True
