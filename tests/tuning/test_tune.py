@@ -10,7 +10,7 @@ import minsep
 from minsep.accounting import Curve, NegativeBinomial, mean_curve, trials_of
 from minsep.accounting.exact import GaussianCurve
 from minsep.tuning import Configuration, tune
-from minsep.tuning.tune import _best_of
+from minsep.tuning.procedure import _best_of
 
 IDENTITY = minsep.BandedToeplitz.identity(iterations=50)
 
