@@ -13,7 +13,7 @@ endif
 
 # A certificate and a report that exist are kept: the next ones get numbers.
 plan: .venv/light
-	@echo "Planning for 60,000 examples, batches of 512, 2,000 iterations, epsilon 4, delta 1e-5: about half a minute."
+	@echo "Planning for 60,000 examples, batches of 512, 2,000 iterations, epsilon 4, delta 1e-5: under a minute."
 	@number=; while [ -e certificate$$number.json ] || [ -e plan$$number.html ]; do \
 		next=$$(($${next:-1} + 1)); number=-$$next; done; \
 	$(BIN)/minsep plan --examples 60000 --batch-size 512 --iterations 2000 --epsilon 4 --delta 1e-5 \
