@@ -151,3 +151,10 @@ def test_a_composition_says_what_has_nothing_for_rounding():
     assert "rounding in 1 of them" in minsep.compose([one, GaussianDpEvent(30.0)], 1e-2).statement
     older = replace(one, reserve=replace(one.reserve, values=0, epsilon=0.0, delta=0.0))
     assert "rounding in 2 of them" in minsep.compose([older, older], 1e-2).statement
+
+
+def test_so_many_runs_that_their_epsilons_add_up_to_no_budget_still_compose():
+    mechanism = minsep.Mechanism(minsep.BandedToeplitz.identity(iterations=50), minsep.Poisson(rate=0.05), 1.5)
+    together = minsep.compose([minsep.certify(mechanism, 4.0, 1e-4)] * 300, delta=0.05)
+    assert together.sum_of_epsilons == 1200.0
+    assert 5.0 < together.epsilon < 50.0

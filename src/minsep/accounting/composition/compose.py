@@ -11,7 +11,7 @@ from dp_accounting import DpEvent
 
 from minsep.accounting.certification import Certificate
 from minsep.accounting.certification import verify as check
-from minsep.accounting.curves import Curve, RoundedRuns, compose_curves
+from minsep.accounting.curves import Curve, RoundedRuns, budgets_of, compose_curves
 from minsep.accounting.exact import DeltaCurve, Event, event_curve
 from minsep.accounting.schemes import exact_curve
 from minsep.core import validation as validate
@@ -188,8 +188,7 @@ def _curve(parts: tuple[Part, ...]) -> Curve:
     budgets = [_promised(part) for part in parts]
     epsilon = math.fsum(part.count * budget.epsilon for part, budget in zip(parts, budgets, strict=True))
     delta = math.fsum(part.count * budget.delta for part, budget in zip(parts, budgets, strict=True))
-    promised = (Budget(epsilon, delta),) if math.isfinite(epsilon) and 0 < delta < 1 else ()
-    return Curve(exact, runs, chance, promised)
+    return Curve(exact, runs, chance, budgets_of((epsilon, delta)))
 
 
 def _parts(items: list[Item], verify: bool | None, compute: Compute) -> Iterable[Part]:

@@ -153,12 +153,8 @@ class Curve:
         reach = min(2 * float(firsts[-1]), _LARGEST_EPSILON)
         both = tuple((epsilon, least(epsilon)) for epsilon in np.linspace(0.0, reach, _SPLITS + 1).tolist())
         # Rounding is that of one run; the same proofs serve both steps.
-        promised = tuple(
-            Budget(2 * budget.epsilon, (1 + math.exp(budget.epsilon)) * budget.delta)
-            for budget in self.promised
-            if (1 + math.exp(budget.epsilon)) * budget.delta < 1
-        )
-        return replace(self, exact=PointCurve(both, both), promised=promised)
+        doubled = ((2 * each.epsilon, (1 + math.exp(each.epsilon)) * each.delta) for each in self.promised)
+        return replace(self, exact=PointCurve(both, both), promised=budgets_of(*doubled))
 
     def tuned(self, trials: float | Trials = 10, law: str = "geometric") -> "Curve":
         """Return the curve of the best of a secret, random number of such runs.
@@ -180,7 +176,7 @@ class Curve:
             >>> round(curve.epsilon(1e-5), 2), round(curve.tuned(trials=10).epsilon(1e-5), 2)
             (1.83, 2.68)
         """
-        points = tuned_points(self._points, trials_of(trials, law))
+        points = tuned_points(self.pair, trials_of(trials, law))
         return Curve(points, chance=self.chance)
 
     def privacy_loss_distribution(self, width: float = 1e-4) -> Any:
@@ -193,10 +189,10 @@ class Curve:
         """
         if not self.runs.runs:
             return losses_of(self.exact, width).losses
-        return losses_of(self._points, width).losses
+        return losses_of(self.pair, width).losses
 
     @cached_property
-    def _points(self) -> PointCurve:
+    def pair(self) -> PointCurve:
         """What is proven without the chance of an error, rounding in the runs included, as the curve of one pair."""
         if isinstance(self.exact, PointCurve) and not self.runs.runs:
             return self.exact
@@ -207,11 +203,6 @@ class Curve:
             for way in DIRECTIONS
         )
         return PointCurve(remove, add)
-
-    @property
-    def pair(self) -> PointCurve:
-        """What is proven without the chance of an error, rounding in the runs included, as the curve of one pair."""
-        return self._points
 
     def _at(self, epsilons: FloatArray, direction: Direction) -> FloatArray:
         """Return what is proven of a direction at each epsilon, the chance of an error included."""
@@ -249,6 +240,15 @@ class Curve:
     def _least_delta(self) -> float:
         """The least delta that the proofs carry at any epsilon."""
         return min(self.delta(float(epsilon)) for epsilon in self._epsilons)
+
+
+def budgets_of(*points: tuple[float, float]) -> tuple[Budget, ...]:
+    """Return the budgets of pairs of epsilon and delta, without those that promise nothing.
+
+    >>> budgets_of((2.0, 1e-5), (800.0, 1e-5), (2.0, 1.5), (math.inf, 0.1))
+    (Budget(epsilon=2.0, delta=1e-05),)
+    """
+    return tuple(Budget(epsilon, delta) for epsilon, delta in points if epsilon <= _LARGEST_EPSILON and 0 < delta < 1)
 
 
 def mean_curve(curves: Sequence[tuple[Curve, float]]) -> Curve:
