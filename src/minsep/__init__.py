@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from minsep.accounting import Curve as Curve
     from minsep.accounting import Estimate as Estimate
     from minsep.accounting import PrivacyCurve as PrivacyCurve
+    from minsep.accounting import TuningCertificate as TuningCertificate
     from minsep.accounting import Verification as Verification
     from minsep.accounting import calibrate as calibrate
     from minsep.accounting import certify as certify
@@ -91,6 +92,7 @@ _PACKAGE_OF = {
     "Statement": "show.statements",
     "Truncation": "participation",
     "Tuning": "tuning",
+    "TuningCertificate": "accounting",
     "Unamplified": "participation",
     "UserMinSep": "participation",
     "UserPlans": "planning",
