@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from minsep.cli.certify import proof_rows
-from minsep.cli.curves import WithOrWithoutCurve, curve_rows
+from minsep.cli.curves import USUAL_SHARE, WithOrWithoutCurve, check_law, curve_rows, print_prices, tuning_rows
 from minsep.cli.goal import REFUSED, Goal
 from minsep.cli.help import OUTPUT
 from minsep.cli.options import MOST_EXAMPLES, QUESTIONS, Answers, Force, Journal, Json, Output, Work, command, option
@@ -85,6 +85,8 @@ def plan(
     validate.all_of(
         lambda: promised.append(goal.budget()),
         check_request,
+        lambda: goal.check_trials(answers["trials"]),
+        lambda: check_law(answers["trials"], answers["law"]),
         lambda: _check_examples(examples, edges, answers["max_batch_size"]),
         lambda: _bounds(user_bound, edges),
         lambda: _check_estimate(answers["estimate"], output),
@@ -215,6 +217,7 @@ def _as_data(result: Any) -> dict[str, Any]:
         "reason": result.reason,
         "against_dp_sgd": _margin_as_data(result.against_dp_sgd),
         "against_baseline": _margin_as_data(result.against_baseline),
+        "tuning": None if result.tuning is None else _tuning_as_data(result.tuning),
         "seed": result.seed,
         "largest_stable_clip_norm": _largest_stable_clip_norm(result),
         "chosen": {field: getattr(result.chosen, field) for field in fields},
@@ -222,6 +225,16 @@ def _as_data(result: Any) -> dict[str, Any]:
         "certified": result.certified,
         "ties": [{field: getattr(candidate, field) for field in fields} for candidate in result.ties],
         "certificate": None if result.estimated else json_module.loads(result.certificate.to_json()),
+    }
+
+
+def _tuning_as_data(tuning: Any) -> dict[str, Any]:
+    return {
+        "epsilon": tuning.epsilon,
+        "delta": tuning.delta,
+        "runs": tuning.trials.mean,
+        "law": tuning.trials.name,
+        "statement": tuning.statement,
     }
 
 
@@ -270,13 +283,21 @@ def _print(result: Any, files: dict[str, str]) -> None:
         "Error saved by tuning": f"{100 * result.gain:.1f} %",
         "Largest stable clip norm of scaled Adam": f"{_largest_stable_clip_norm(result):.3g}",
         **({} if result.estimated else proof_rows(result.certificate) | curve_rows(result.certificate)),
+        **tuning_rows(result.tuning),
         **files,
     }
-    what = "Estimate" if result.estimated else "Plan"
-    print_table(f"{what} for ({result.request.epsilon:g}, {result.request.delta:g})-DP", summary)
+    what, goal = "Estimate" if result.estimated else "Plan", f"{result.request.budget}"
+    if result.tuned is not None:
+        goal = f"one of about {result.tuned.trials.mean:g} runs, {result.tuned.whole} together"
+    print_table(f"{what} for {goal}", summary)
     say(result.statement.removeprefix(result.fallback).lstrip())
     if not result.estimated:
         say(result.certificate.statement)
+    if result.tuning is not None:
+        say(result.tuning.statement)
+        print_prices(
+            result.certificate.curve, result.tuning.delta, USUAL_SHARE, result.tuning.trials.success(USUAL_SHARE)
+        )
     from minsep.planning import rankings
 
     other = [found for found in rankings(result) if found.plan_error > _RELATIVE_ERROR_WORTH_SAYING * found.error]

@@ -105,9 +105,14 @@ class TuningCertificate:
     @cached_property
     def curve(self) -> Curve:
         """What is proven of the whole tuning at every epsilon."""
+        return self.curve_of_a_run.tuned(self.trials)
+
+    @cached_property
+    def curve_of_a_run(self) -> Curve:
+        """What is proven of one run, which draws its configuration at random."""
         check_runs(self.certificates, verify=False)
         curves = [(one.curve, weight) for one, weight in zip(self.certificates, self.weights, strict=True)]
-        return mean_curve(curves).tuned(self.trials)
+        return mean_curve(curves)
 
     @property
     def budget(self) -> Budget:
@@ -147,10 +152,11 @@ class TuningCertificate:
             "is released and the number of runs stays secret."
         )
 
-    def verify(self, *, compute: Compute = LOCAL) -> Verification:
+    def verify(self, *, reproduce: bool = False, compute: Compute = LOCAL) -> Verification:
         """Check all certificates with their curves, and that the epsilon follows from them.
 
         Args:
+            reproduce: Whether to repeat the provers as well, as for `minsep.verify`.
             compute: Where samples are drawn.
         """
         try:
@@ -163,7 +169,7 @@ class TuningCertificate:
             )
         caveats: list[str] = []
         for one in self.certificates:
-            result = check(one, compute=compute)
+            result = check(one, reproduce=reproduce, compute=compute)
             if not result.holds:
                 return result
             caveats += result.caveats
