@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 TASK, BUDGET, SEARCH = "The task", "The budget", "The search"
 DEFAULT_NOISE_MEMORY = 16 << 30
 _MOST_TRUNCATED = 2**32 - 1
+_USUAL_LAW = "geometric"
 _WIDTH = 100  # of docstrings that are made
 
 
@@ -165,8 +166,8 @@ class Request:
             )
         ),
     )
-    law: str = field(
-        default="geometric",
+    law: str | None = field(
+        default=None,
         metadata=asked(
             Question(
                 "Distribution of the runs tried",
@@ -366,7 +367,7 @@ class Request:
         """The budget of the best of several runs, if it is asked for that."""
         from minsep.accounting import TunedBudget, trials_of
 
-        return None if self.trials is None else TunedBudget(self.budget, trials_of(self.trials, self.law))
+        return None if self.trials is None else TunedBudget(self.budget, trials_of(self.trials, self.law or _USUAL_LAW))
 
     def at(self, epsilon: float) -> "Request":
         """Return the same request for one run with another epsilon.
