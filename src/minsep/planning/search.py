@@ -112,6 +112,10 @@ class Search:
                 sampled.append((candidate, design, False))
         yield from sampled
 
+    def is_exact(self, candidate: Candidate) -> bool:
+        """Return whether exact accounting serves a candidate."""
+        return has_exact_curve(candidate.design(self._request))
+
     def refine(self, tried: list[Candidate]) -> list[Candidate]:
         """Return the candidates, those that are still in the race with a better estimate."""
         most = _RELATIVE_ERROR_OF_THE_RACE * min(map(error_of, tried))
