@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -90,6 +90,16 @@ class Goal:
             value = getattr(self, other)
             if value is not None and (other, name) != ("delta", "mu"):
                 raise ValueError(f"{other} is {value}, but {_flag(name)} is the budget: omit one.")
+
+    def or_else(self, epsilon: float, delta: float) -> "Goal":
+        """Return this goal, or with these numbers what it leaves open."""
+        if any(getattr(self, name) is not None for name in ("max_true_positives", "advantage", "mu")):
+            return self
+        return replace(
+            self,
+            epsilon=epsilon if self.epsilon is None else self.epsilon,
+            delta=delta if self.delta is None else self.delta,
+        )
 
     def check(self) -> list[Callable[[], object]]:
         """Return the check of the options."""

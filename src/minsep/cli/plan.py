@@ -18,7 +18,8 @@ from minsep.cli.options import MOST_EXAMPLES, QUESTIONS, Answers, Force, Journal
 from minsep.cli.output import Files, print_grid, print_table, print_training, report_checks, say
 from minsep.cli.progress import Bar
 from minsep.core.budget import Budget
-from minsep.planning.request import TASK
+from minsep.planning.presets import PRESETS, preset_of
+from minsep.planning.request import TASK, default_of
 
 _ROWS_SHOWN = 8
 _RELATIVE_ERROR_WORTH_SAYING = 1.05  # than the best by another workload, from where on it is said
@@ -31,6 +32,14 @@ _OF_THE_TASK = ("num_examples", "batch_size", "iterations", "user_bound")
 @command
 def plan(
     *,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Start from the numbers of a run that was reported, and replace some: {', '.join(PRESETS)}.",
+            metavar="NAME",
+            rich_help_panel=TASK,
+        ),
+    ] = None,
     examples: Annotated[int | None, option(QUESTIONS["num_examples"])] = None,
     batch_size: Annotated[float | None, option(QUESTIONS["batch_size"])] = None,
     iterations: Annotated[int | None, option(QUESTIONS["iterations"])] = None,
@@ -77,6 +86,13 @@ def plan(
     from minsep.core import validation as validate
     from minsep.planning import Request, make_plan
 
+    if preset is not None:
+        known = preset_of(preset).values
+        examples = known["num_examples"] if examples is None and edges is None else examples
+        if epochs is None:
+            batch_size, iterations = batch_size or known["batch_size"], iterations or known["iterations"]
+        goal = goal.or_else(known["epsilon"], known["delta"])
+        answers |= {name: known[name] for name in answers.keys() & known if answers[name] == default_of(name)}
     keeps = not json and not answers["estimate"]
     files = Files(output=output, report=report, plot=plot, journal=journal, force=force, keeps_certificate=keeps)
     asked = {name: value for name, value in answers.items() if value is not None}
@@ -85,10 +101,10 @@ def plan(
 
     def check_request() -> None:
         # How many examples of a graph are kept is known once the graph is read.
-        known: dict[str, Any] = {"num_examples": MOST_EXAMPLES if examples is None else examples}
-        known |= _sizes(examples, batch_size, iterations, epochs)
-        known |= {"epsilon": promised[0].epsilon, "delta": promised[0].delta} if promised else _ANY_BUDGET
-        requests.append(Request.of(asked | known))
+        numbers: dict[str, Any] = {"num_examples": MOST_EXAMPLES if examples is None else examples}
+        numbers |= _sizes(examples, batch_size, iterations, epochs)
+        numbers |= {"epsilon": promised[0].epsilon, "delta": promised[0].delta} if promised else _ANY_BUDGET
+        requests.append(Request.of(asked | numbers))
 
     validate.all_of(
         lambda: promised.append(goal.budget()),
@@ -149,6 +165,8 @@ def plan(
     else:
         if users is not None:
             _print_users(users)
+        if preset is not None:
+            say(f"{preset}: {PRESETS[preset].what}. Source: {PRESETS[preset].source}.")
         if frontier is not None:
             print_frontier(frontier)
         _print(result, goal.rows(result.certificate) | files.rows(output="Certificate"))

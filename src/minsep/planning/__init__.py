@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from minsep.planning.planner import Plan as Plan
     from minsep.planning.planner import make_plan as make_plan
     from minsep.planning.planner import plan as plan
+    from minsep.planning.presets import PRESETS as PRESETS
+    from minsep.planning.presets import Preset as Preset
+    from minsep.planning.presets import preset_of as preset_of
     from minsep.planning.request import Request as Request
     from minsep.planning.users import UserPlan as UserPlan
     from minsep.planning.users import UserPlans as UserPlans
@@ -28,7 +31,9 @@ _MODULE_OF = {
     "Candidate": "candidates",
     "Frontier": "frontier",
     "Margin": "margin",
+    "PRESETS": "presets",
     "Plan": "planner",
+    "Preset": "presets",
     "Ranking": "by_workload",
     "Request": "request",
     "UserPlan": "users",
@@ -38,6 +43,7 @@ _MODULE_OF = {
     "plan": "planner",
     "plan_epochs": "frontier",
     "plan_users": "users",
+    "preset_of": "presets",
     "rankings": "by_workload",
 }
 
