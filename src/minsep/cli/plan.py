@@ -36,7 +36,7 @@ def plan(
         str | None,
         typer.Option(
             help=f"Start from the numbers of a run that was reported, and replace some: {', '.join(PRESETS)}.",
-            metavar="NAME",
+            metavar="TEXT",
             rich_help_panel=TASK,
         ),
     ] = None,
