@@ -95,6 +95,14 @@ class Goal:
         """Return the check of the options."""
         return [self.budget]
 
+    def check_trials(self, trials: float | None) -> None:
+        """Refuse a goal in other terms for the best of several runs: the bounds on their attackers are loose."""
+        given = [name for name in ("max_true_positives", "advantage", "mu") if getattr(self, name) is not None]
+        if trials is not None and given:
+            raise ValueError(
+                f"trials is {trials:g}, but {_flag(given[0])} is a goal for one run: use --epsilon and --delta."
+            )
+
     def rows(self, certificate: Any) -> dict[str, str]:
         """Return, for a goal in other terms, what is certified of it."""
         if not certificate.passed:

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from minsep.planning.by_workload import Ranking as Ranking
     from minsep.planning.by_workload import rankings as rankings
     from minsep.planning.candidates import Candidate as Candidate
+    from minsep.planning.frontier import BatchSizePoint as BatchSizePoint
+    from minsep.planning.frontier import Frontier as Frontier
+    from minsep.planning.frontier import plan_epochs as plan_epochs
     from minsep.planning.margin import Margin as Margin
     from minsep.planning.planner import Plan as Plan
     from minsep.planning.planner import make_plan as make_plan
@@ -21,7 +24,9 @@ if TYPE_CHECKING:
     from minsep.planning.users import plan_users as plan_users
 
 _MODULE_OF = {
+    "BatchSizePoint": "frontier",
     "Candidate": "candidates",
+    "Frontier": "frontier",
     "Margin": "margin",
     "Plan": "planner",
     "Ranking": "by_workload",
@@ -31,6 +36,7 @@ _MODULE_OF = {
     "at_epsilons": "by_epsilon",
     "make_plan": "planner",
     "plan": "planner",
+    "plan_epochs": "frontier",
     "plan_users": "users",
     "rankings": "by_workload",
 }
