@@ -1,10 +1,9 @@
 """A statement of privacy: all that certificates say, and all that they do not."""
 
 import hashlib
-import json
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -12,20 +11,15 @@ from typing import Any
 
 from minsep.accounting import Certificate, Composition, Curve, compose
 from minsep.accounting import verify as verify_certificate
-from minsep.core.files import write_whole
 from minsep.core.validation import choice
 from minsep.engine import LOCAL, Compute
 from minsep.mechanism import Mechanism
 from minsep.show.statements import content, neighbours
 from minsep.show.statements.content import Section, rounded_up
-from minsep.show.statements.markdown import as_markdown
+from minsep.show.statements.formats import Formatted
 from minsep.show.statements.model_card import as_model_card
 from minsep.show.statements.odds import estimated_true_positives
-from minsep.show.statements.registry import as_registry_entry
-from minsep.show.templates import render
-
-SUFFIXES = {"markdown": ".md", "html": ".html", "json": ".json", "registry": ".yaml", "model-card": ".md"}
-"""The formats of a statement, and how the names of their files end. The first with a suffix is its default."""
+from minsep.show.statements.registry import as_registry_entry, facts_of
 
 _UNNAMED = "certificate.json"
 
@@ -55,7 +49,7 @@ class CertifiedRun:
 
 
 @dataclass(frozen=True)
-class Statement:
+class Statement(Formatted):
     """What certificates guarantee, to whom, under which assumptions, and what they do not.
 
     Attributes:
@@ -182,52 +176,16 @@ class Statement:
         rows = tuple((name, ", ".join(sorted(seen))) for name, seen in versions.items())
         return Section("Versions", table=content.Table(("package", "version"), rows))
 
-    def to_markdown(self) -> str:
-        """Return the statement as Markdown, for a model card."""
-        return as_markdown(self.title, self.summary, self.sections)
-
-    def to_html(self) -> str:
-        """Return the statement as one HTML page without scripts, to read and to print."""
-        return render("statement.html", title=self.title, summary=self.summary, sections=self.sections)
-
-    def to_json(self) -> str:
-        """Return the statement as JSON, for programs."""
-        return json.dumps(self._as_data(), indent=2, allow_nan=False)
-
     def to_registry(self) -> str:
         """Return an entry for the OpenDP deployments registry as YAML. What only the curator knows says TODO."""
-        return as_registry_entry(self)
+        return as_registry_entry(facts_of(self))
 
     def to_model_card(self) -> str:
         """Return the block of a model card for the README of a repository on Hugging Face, as Markdown."""
         return as_model_card(self)
 
-    def save(self, path: str | os.PathLike[str], format: str | None = None) -> None:
-        """Write the statement to a file.
-
-        Args:
-            path: The file.
-            format: The format: "markdown", "html", "json", "registry" or "model-card". By default the suffix of the
-                file says which: .md, .html, .json or .yaml (registry).
-        """
-        write_whole(path, self.text(format_of(Path(path).suffix) if format is None else format).encode())
-
-    def text(self, format: str) -> str:
-        """Return the statement in a format.
-
-        Args:
-            format: The format, as for `save`.
-        """
-        renderings: dict[str, Callable[[], str]] = {
-            "markdown": self.to_markdown,
-            "html": self.to_html,
-            "json": self.to_json,
-            "registry": self.to_registry,
-            "model-card": self.to_model_card,
-        }
-        return renderings[choice(SUFFIXES, format=format)]()
-
-    def _as_data(self) -> dict[str, Any]:
+    def as_data(self) -> dict[str, Any]:
+        """Return the statement as plain data."""
         return {
             "title": self.title,
             "summary": self.summary,
@@ -240,19 +198,6 @@ class Statement:
             "assumptions": list(self._assumptions().items),
             "not_covered": list(self._not_covered().items),
         }
-
-
-def format_of(suffix: str) -> str:
-    """Return the format that files with a suffix have by default.
-
-    >>> format_of(".md"), format_of(".yaml")
-    ('markdown', 'registry')
-    """
-    for format, its_suffix in SUFFIXES.items():
-        if its_suffix == suffix:
-            return format
-    names = " or ".join(", ".join(dict.fromkeys(SUFFIXES.values())).rsplit(", ", 1))
-    raise ValueError(f"The file of a statement ends with {suffix!r}, but it must end with {names}.")
 
 
 def _composition_as_data(composition: Composition) -> dict[str, Any]:
