@@ -54,7 +54,9 @@ if TYPE_CHECKING:
     from minsep.planning import plan as plan
     from minsep.planning import plan_users as plan_users
     from minsep.planning import rankings as rankings
+    from minsep.show.statements import LedgerStatement as LedgerStatement
     from minsep.show.statements import Statement as Statement
+    from minsep.show.statements import ledger_statement as ledger_statement
     from minsep.show.statements import statement as statement
     from minsep.strategy import BandedInverseToeplitz as BandedInverseToeplitz
     from minsep.strategy import BandedToeplitz as BandedToeplitz
@@ -81,6 +83,7 @@ _PACKAGE_OF = {
     "Design": "mechanism",
     "Estimate": "accounting",
     "Ledger": "ledger",
+    "LedgerStatement": "show.statements",
     "Mechanism": "mechanism",
     "MinSep": "participation",
     "MultiAttributionMinSep": "participation",
@@ -105,6 +108,7 @@ _PACKAGE_OF = {
     "estimate_delta": "accounting",
     "estimate_epsilon": "accounting",
     "fixed_batches": "attribution",
+    "ledger_statement": "show.statements",
     "load_state": "core.state",
     "plan": "planning",
     "plan_users": "planning",

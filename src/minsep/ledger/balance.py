@@ -6,7 +6,18 @@ from typing import Any
 
 from minsep.accounting import Composition, Curve, PointCurve
 from minsep.core.validation import real
-from minsep.ledger.accounts import Left, alone, charged, charges_of, rest, room, together, within
+from minsep.ledger.accounts import (
+    Left,
+    alone,
+    charged,
+    charges_of,
+    rest,
+    room,
+    runs_that_fit,
+    sums_within,
+    together,
+    within,
+)
 from minsep.ledger.entry import Entry
 from minsep.ledger.total import Total
 
@@ -82,6 +93,18 @@ class Balance:
         # An epsilon is found up to rounding, but what was added was within the total.
         exceeds = composed.delta == self.total.delta and composed.epsilon > self.total.epsilon
         return replace(composed, epsilon=self.total.epsilon) if exceeds and within(self.total, composed) else composed
+
+    def fits_again(self, entry: Entry) -> int:
+        """Return how many more times what an entry is about would fit, at most 1,000.
+
+        Args:
+            entry: One of the entries.
+        """
+        charge = entry.charge
+        if charge is not None:
+            charges = charges_of(self.entries)
+            return runs_that_fit(lambda count: sums_within(self.total, [*charges, *(charge,) * count]))
+        return runs_that_fit(lambda count: within(self.total, together(self.entries, entry.items * count)))
 
     def as_data(self) -> dict[str, Any]:
         """Return all of it as plain data, without the contents of the entries."""

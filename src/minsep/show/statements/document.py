@@ -13,8 +13,10 @@ from minsep.accounting import Certificate, Composition, Curve, compose
 from minsep.accounting import verify as verify_certificate
 from minsep.core.validation import choice
 from minsep.engine import LOCAL, Compute
+from minsep.ledger import Ledger, is_ledger
 from minsep.mechanism import Mechanism
 from minsep.show.statements import content, neighbours
+from minsep.show.statements.booked import Booked, booked_in
 from minsep.show.statements.content import Section, rounded_up
 from minsep.show.statements.formats import Formatted
 from minsep.show.statements.model_card import as_model_card
@@ -58,6 +60,7 @@ class Statement(Formatted):
         data: What it was trained on, in words.
         composition: The privacy of all runs together. None if there is one run.
         adjacency: Which datasets the statement is about, beside those that certificates call neighbours.
+        booked: Where the runs are booked, if a ledger was given.
     """
 
     runs: tuple[CertifiedRun, ...]
@@ -65,6 +68,7 @@ class Statement(Formatted):
     data: str
     composition: Composition | None
     adjacency: str = "zero-out"
+    booked: Booked | None = None
 
     @property
     def title(self) -> str:
@@ -131,7 +135,9 @@ class Statement(Formatted):
             sections += [Section(f"{number}{part.heading}", part.paragraphs, part.table) for part in parts]
         other = neighbours.section(self.adjacency, self.curve, self.epsilon, self.delta, self.unit)
         sections += [other] if other is not None else []
-        sections += [self._assumptions(), self._not_covered(), self._check(), self._versions()]
+        sections += [self.booked.section] if self.booked is not None else []
+        sections += [self._assumptions(), self._not_covered(), self._check()]
+        sections.append(content.versions(run.certificate for run in self.runs))
         return tuple(sections)
 
     def _not_covered(self) -> Section:
@@ -168,14 +174,6 @@ class Statement(Formatted):
         """The commands that verify the certificates, one a line."""
         return "\n".join(f"minsep verify {shlex.quote(name)}" for name in dict.fromkeys(self.file_names))
 
-    def _versions(self) -> Section:
-        versions: dict[str, set[str]] = {}
-        for run in self.runs:
-            for name, used in run.certificate.versions.items():
-                versions.setdefault(name, set()).add(used)
-        rows = tuple((name, ", ".join(sorted(seen))) for name, seen in versions.items())
-        return Section("Versions", table=content.Table(("package", "version"), rows))
-
     def to_registry(self) -> str:
         """Return an entry for the OpenDP deployments registry as YAML. What only the curator knows says TODO."""
         return as_registry_entry(facts_of(self))
@@ -195,6 +193,7 @@ class Statement(Formatted):
             "composition": None if self.composition is None else _composition_as_data(self.composition),
             "adjacency": self.adjacency,
             "for_other_neighbours": self.for_other_neighbours or None,
+            "ledger": None if self.booked is None else self.booked.as_data(),
             "assumptions": list(self._assumptions().items),
             "not_covered": list(self._not_covered().items),
         }
@@ -253,6 +252,7 @@ def statement(
     verify: bool = True,
     estimate: bool = True,
     accept_other_num_examples: bool = False,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
     compute: Compute = LOCAL,
 ) -> Statement:
     """Return the statement of privacy of one certified run, or of several on the same data.
@@ -269,6 +269,8 @@ def statement(
         verify: Whether to verify the certificates. If they are not verified, the statement says so.
         estimate: Whether to include what the best attacker can do by estimates.
         accept_other_num_examples: As for `minsep.compose`, if there are several certificates.
+        ledger: The ledger in which the runs are booked, or its file: the statement names their entries. A run that has
+            none is an error.
         compute: Where samples are drawn, which does not change the result.
 
     Examples:
@@ -284,6 +286,7 @@ def statement(
         raise ValueError("certificates is empty, but a statement needs at least one.")
     read = [_read(each) for each in certificates]
     _check(read, delta)
+    booked = None if ledger is None else booked_in(ledger, [(certificate, name) for certificate, name, _ in read])
     runs = tuple(
         CertifiedRun(
             certificate,
@@ -298,13 +301,15 @@ def statement(
     if len(runs) > 1:  # they were verified one by one
         together = [run.certificate for run in runs]
         composition = compose(together, delta, verify=False, accept_other_num_examples=accept_other_num_examples)
-    return Statement(runs, model, data, composition, adjacency)
+    return Statement(runs, model, data, composition, adjacency, booked)
 
 
 def _read(given: Certificate | str | os.PathLike[str]) -> tuple[Certificate, str, str]:
     if isinstance(given, Certificate):
         certificate, name, text = given, "", (given.to_json() + "\n").encode()
     else:
+        if is_ledger(given):
+            raise ValueError(f"certificate is {os.fspath(given)!r}, but it is a ledger: use minsep.ledger_statement.")
         certificate, name = Certificate.load(given), Path(given).name
         text = Path(given).read_bytes()
     return certificate, name, hashlib.sha256(text).hexdigest()

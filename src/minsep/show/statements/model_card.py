@@ -94,6 +94,8 @@ def _rows(stated: "Statement") -> list[tuple[str, str]]:
             (f"Fingerprint of the mechanism{number}", mechanism.fingerprint),
             (f"Certificate{number}", f"{name}, SHA-256 {run.digest}"),
         ]
+    if stated.booked is not None:
+        rows.append(("Ledger of the dataset", " ".join(stated.booked.sentences)))
     return rows
 
 

@@ -22,7 +22,7 @@ _NOT_YET = "1900-01-01"  # what the registry's own template says for a date that
 
 
 @dataclass(frozen=True)
-class _Todo:
+class Todo:
     """A field that the curator fills in."""
 
     what: str
@@ -37,6 +37,7 @@ class Facts:
         name: What was released, in words. The curator fills it in where it is empty.
         description: What it is, in a sentence.
         domain: Which datasets it is about.
+        product: Which kind of product it is.
         unit: Whose privacy is protected.
         epsilon: The epsilon of all releases.
         delta: The delta of all releases.
@@ -51,6 +52,7 @@ class Facts:
     name: str
     description: str
     domain: str
+    product: str | Todo
     unit: str
     epsilon: float
     delta: float
@@ -74,6 +76,7 @@ def facts_of(stated: "Statement") -> Facts:
         name=plain(stated.model),
         description=f"A model trained with differential privacy{on}.",
         domain=_domain(stated),
+        product="Machine learning model",
         unit=stated.unit,
         epsilon=stated.epsilon,
         delta=stated.delta,
@@ -103,18 +106,18 @@ def attackers(curve: Curve) -> list[str]:
 def _entry(facts: Facts) -> dict[str, Any]:
     _, adjacent = content.protected_rows(facts.unit)[1]
     return {
-        "url_slug": _Todo("update_slug.py of the registry writes it"),
+        "url_slug": Todo("update_slug.py of the registry writes it"),
         "status": "Draft",
         "tier": 3,
         "deployment": {
             "basic": {
-                "name": facts.name or _Todo("the name of the model"),
-                "data_curators": _Todo("who publishes the model", ["TODO"]),
-                "intended_use": _Todo("what the model is for"),
-                "data_product_type": "Machine learning model",
-                "data_product_region": _Todo("the region of the data, or whose laws apply"),
-                "description": _Todo("describe the model", f"{facts.description} TODO"),
-                "publication_date": _Todo("the date of publication", _NOT_YET),
+                "name": facts.name or Todo("the name of the model"),
+                "data_curators": Todo("who publishes the model", ["TODO"]),
+                "intended_use": Todo("what the model is for"),
+                "data_product_type": facts.product,
+                "data_product_region": Todo("the region of the data, or whose laws apply"),
+                "description": Todo("describe the model", f"{facts.description} TODO"),
+                "publication_date": Todo("the date of publication", _NOT_YET),
             },
             "dp_variant": {
                 "variant_name": "Approximate DP",
@@ -134,18 +137,18 @@ def _entry(facts: Facts) -> dict[str, Any]:
             "deployment_model": _deployment_model(facts),
             "accounting": {"post_processing": facts.post_processing, "composition": facts.composition},
             "implementation": {
-                "preprocessing_and_hyperparameter_tuning": _Todo(
+                "preprocessing_and_hyperparameter_tuning": Todo(
                     "say what was done, and whether it was accounted for",
                     "Uses of the data before or beside the training, such as tuning and preprocessing, are not part of "
                     "the guarantee. TODO",
                 ),
                 "mechanisms": facts.mechanisms,
-                "justification": _Todo("why these choices"),
+                "justification": Todo("why these choices"),
             },
             "administrative": {
-                "sources": _Todo("links to the model, the certificate and a description"),
+                "sources": Todo("links to the model, the certificate and a description"),
                 "notes": facts.notes,
-                "registry_authors": _Todo("who fills in this entry", ["TODO"]),
+                "registry_authors": Todo("who fills in this entry", ["TODO"]),
             },
         },
     }
@@ -165,15 +168,15 @@ def domain(num_examples: int | None, data: str) -> str:
 def _deployment_model(facts: Facts) -> dict[str, Any]:
     return {
         "model_name": "Central",
-        "actors": _Todo(
+        "actors": Todo(
             "name the actors, and say why they are trusted",
             "Whoever runs the training sees the data and keeps keys, seeds, checkpoints and batches secret. Everybody "
             "else sees the output, and is not trusted. TODO",
         ),
-        "release_type": _Todo("check it", "Many releases" if facts.several else "One release"),
-        "release_type_details": _Todo("say whether the data will be used again"),
-        "data_source_type": _Todo("check it", "Static"),
-        "access_type": _Todo("check it", "Non-interactive"),
+        "release_type": Todo("check it", "Many releases" if facts.several else "One release"),
+        "release_type_details": Todo("say whether the data will be used again"),
+        "data_source_type": Todo("check it", "Static"),
+        "access_type": Todo("check it", "Non-interactive"),
     }
 
 
@@ -212,7 +215,11 @@ def _notes(stated: "Statement") -> list[str]:
     ]
     assumptions = (item for run in stated.runs for item in content.assumptions(run.certificate, run.mechanism))
     check = "Anybody can check a certificate without the data, with the command `minsep verify`."
-    return [plain(item) for item in (*files, check, *(f"Assumption: {item}" for item in dict.fromkeys(assumptions)))]
+    booked = () if stated.booked is None else stated.booked.sentences
+    return [
+        plain(item)
+        for item in (*files, check, *booked, *(f"Assumption: {item}" for item in dict.fromkeys(assumptions)))
+    ]
 
 
 def _lines(value: dict[str, Any], depth: int) -> list[str]:
@@ -220,7 +227,7 @@ def _lines(value: dict[str, Any], depth: int) -> list[str]:
     lines = []
     for name, item in value.items():
         comment = ""
-        if isinstance(item, _Todo):
+        if isinstance(item, Todo):
             item, comment = item.value, f"  # TODO: {item.what}"
         start = f"{'  ' * depth}{name}:"
         if isinstance(item, dict):
