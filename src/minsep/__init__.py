@@ -57,7 +57,9 @@ if TYPE_CHECKING:
     from minsep.planning import plan_epochs as plan_epochs
     from minsep.planning import plan_users as plan_users
     from minsep.planning import rankings as rankings
+    from minsep.show.statements import LedgerStatement as LedgerStatement
     from minsep.show.statements import Statement as Statement
+    from minsep.show.statements import ledger_statement as ledger_statement
     from minsep.show.statements import statement as statement
     from minsep.strategy import BandedInverseToeplitz as BandedInverseToeplitz
     from minsep.strategy import BandedToeplitz as BandedToeplitz
@@ -85,6 +87,7 @@ _PACKAGE_OF = {
     "Estimate": "accounting",
     "Frontier": "planning",
     "Ledger": "ledger",
+    "LedgerStatement": "show.statements",
     "Mechanism": "mechanism",
     "MinSep": "participation",
     "MultiAttributionMinSep": "participation",
@@ -110,6 +113,7 @@ _PACKAGE_OF = {
     "estimate_delta": "accounting",
     "estimate_epsilon": "accounting",
     "fixed_batches": "attribution",
+    "ledger_statement": "show.statements",
     "load_state": "core.state",
     "plan": "planning",
     "plan_epochs": "planning",

@@ -44,6 +44,7 @@ RESULTS = (
     "Certificate",
     "Composition",
     "Estimate",
+    "LedgerStatement",
     "Plan",
     "PrivacyCurve",
     "Statement",

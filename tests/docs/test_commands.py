@@ -13,7 +13,7 @@ from minsep.cli.app import app
 from tests.docs.pages import PAGES, ROOT, blocks, name_of
 from tests.docs.test_snippets import prepare
 
-QUICK = ("batches", "compose", "export", "statement", "strategy", "verify")
+QUICK = ("batches", "compose", "export", "ledger", "statement", "strategy", "verify")
 """Commands that take a second or two on the certificates of `prepare`."""
 
 

@@ -77,6 +77,10 @@ def prepare(page):
     made = certificate(*sizes.get(page, (2000, 50, 100)), truncation)
     for name in ("certificate.json", "default-plan.json", "first.json", "second.json"):
         made.save(name)
+    if page == "docs/statements.md":
+        minsep.Ledger.create("budget.json", dataset="digits", epsilon=8.0, delta=1e-5).add(made)
+    with open("mean.json", "w") as file:
+        file.write('{"class_name": "LaplaceDpEvent", "noise_multiplier": 50.0}')
     edges = [f"{k},{k // 2}\n{k},{1000 + k // 3}\n" for k in range(600)]
     with open("edges.csv", "w") as file:
         file.writelines(["example,user\n", *edges])

@@ -44,10 +44,10 @@ def corrupted(whole, moments):
     return whole[:cut], True
 
 
-def opened(path):
+def opened(path, head=None):
     """Return the entries of a ledger, or how it is refused."""
     try:
-        return minsep.Ledger.open(path).entries, ""
+        return minsep.Ledger.open(path, head=head).entries, ""
     except ValueError as error:
         return None, str(error)
 
@@ -62,6 +62,8 @@ def check(whole, folder, count, seed):
             continue
         path.write_bytes(content)
         found, refusal = opened(path)
+        # Who kept the hash of the last line gets all entries, or none.
+        assert opened(path, entries[-1].hash)[0] in (entries, None)
         assert path.read_bytes() == content
         if found is None:
             assert str(path) in refusal

@@ -4,10 +4,14 @@ import json
 
 import pytest
 from dp_accounting import GaussianDpEvent, LaplaceDpEvent, NonPrivateDpEvent
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import minsep
-from minsep.ledger import OverBudgetError
+from minsep.ledger import OverBudgetError, Total
+from minsep.ledger.accounts import for_any_run, rounded_down
 from tests.ledger.small import EVENT, certificate, create, sampled
+from tests.statements.test_composition import composed, enumerated_delta
 
 BOOKING = "0123456789abcdef0123456789abcdef"
 
@@ -218,3 +222,43 @@ def test_a_ledger_that_was_replaced_is_not_added_to(tmp_path):
     create(tmp_path, dataset="letters")
     with pytest.raises(ValueError, match="it was replaced by another ledger"):
         book.add(EVENT)
+
+
+@pytest.mark.parametrize("head", ["", "52ea9a5f9b839b0d", 3, "g" * 64])
+def test_a_head_that_is_no_hash_is_refused(tmp_path, head):
+    book = create(tmp_path)
+    minsep.Ledger.open(book.path, head=book.head.upper())
+    with pytest.raises(ValueError, match="head is .*, but it must be the 64 hexadecimal digits of a hash"):
+        minsep.Ledger.open(book.path, head=head)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.builds(minsep.Budget, epsilon=st.floats(0.01, 2.0), delta=st.floats(1e-9, 1e-3)), max_size=3),
+    st.floats(0.1, 6.0),
+    st.floats(1e-6, 1e-2),
+)
+def test_a_run_with_the_budget_for_any_run_fits(budgets, epsilon, delta):
+    """Against an enumeration of the randomised responses that tell as much as anything with these budgets."""
+    total = Total("digits", "example", epsilon, delta, None, adaptive=False, date="2026-01-01")
+    spent = composed(budgets) if budgets else None
+    found = for_any_run(total, spent)
+    if found is None:
+        tiny = minsep.Budget(2e-3, 1e-9)
+        assert enumerated_delta([*budgets, tiny], epsilon) > 0.9 * delta
+        return
+    assert enumerated_delta([*budgets, found], epsilon) <= delta * (1 + 1e-9) + 1e-14
+    larger = minsep.Budget(1.05 * found.epsilon + 0.01, found.delta)
+    assert found == total.budget or enumerated_delta([*budgets, larger], epsilon) > delta * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_a_certificate_for_what_is_left_can_be_added(tmp_path, adaptive):
+    book = create(tmp_path, epsilon=4.0, delta=3e-2, adaptive=adaptive)
+    book.add(sampled(1), verify=False)
+    left = book.left()
+    assert adaptive or f"A run that is certified for {rounded_down(left.any_run)} fits" in left.statement
+    strategy, scheme = minsep.BandedToeplitz.optimal(iterations=20, bands=2), minsep.MinSep(rate=0.1, min_sep=4)
+    fitting = minsep.calibrate(strategy, scheme, epsilon=left.any_run.epsilon, delta=left.any_run.delta, seed=3)
+    assert fitting.certificate.passed
+    book.add(fitting.certificate, verify=False)

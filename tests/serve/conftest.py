@@ -58,10 +58,10 @@ class Served:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[Served]:
+def serving(folder: Path, *words: str) -> Iterator[Served]:
     command = [sys.executable, "-m", "minsep", "serve", "--no-browser", "--port", "0", "--workers", "1"]
     process = subprocess.Popen(
-        [*command, "--folder", str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, "--folder", str(folder), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None

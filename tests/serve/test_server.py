@@ -98,6 +98,7 @@ async def test_without_the_token_nothing_is_told(client, works, folder):
     for method, path in (
         ("GET", "/"),
         ("GET", "/api/form"),
+        ("GET", "/api/ledger"),
         ("GET", "/api/runs"),
         ("POST", "/api/runs"),
         ("POST", "/api/estimate"),

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from minsep.cli.help import WORK
 from minsep.cli.numbers import number
 from minsep.cli.options import Json, Workers, command
 from minsep.cli.output import print_grid, print_json, print_table, say
@@ -51,6 +52,20 @@ def ledger(
         typer.Option("--event", help="Add what this file of another library describes, as `minsep certify --from`."),
     ] = None,
     name: Annotated[str, typer.Option(help="What the new entry is, in words.", metavar="TEXT")] = "",
+    again: Annotated[
+        bool, typer.Option("--again", help="Add what the ledger has an entry of already, because it is run once more.")
+    ] = False,
+    head: Annotated[
+        str | None,
+        typer.Option(
+            help="Check that the ledger still has the line with this hash, which an earlier call printed: nothing up "
+            "to it was lost.",
+            metavar="TEXT",
+        ),
+    ] = None,
+    no_verify: Annotated[
+        bool, typer.Option("--no-verify", help="With --add: do not verify the certificate.", rich_help_panel=WORK)
+    ] = False,
     workers: Workers = None,
     json: Json = False,
 ) -> None:
@@ -63,21 +78,37 @@ def ledger(
     import minsep
     from minsep.ledger import OverBudgetError
 
-    book = (
-        _created(path, dataset, unit, epsilon, delta, examples, adaptive)
-        if create
-        else _opened(path, dataset=dataset, unit=unit, epsilon=epsilon, examples=examples, adaptive=adaptive or None)
-    )
     items, assumptions = _items(add, event)
     if not items:
-        for option, value in {"name": name or None, "delta": None if create else delta}.items():
+        entry_only = {
+            "name": name or None,
+            "delta": None if create else delta,
+            "again": again or None,
+            "no_verify": no_verify or None,
+        }
+        for option, value in entry_only.items():
             if value is not None:
                 raise ValueError(f"{option} is {value!r}, but it describes a new entry: use --add or --event as well.")
-    else:
+    book = (
+        _created(path, dataset, unit, epsilon, delta, examples, adaptive, head)
+        if create
+        else _opened(
+            path, head, dataset=dataset, unit=unit, epsilon=epsilon, examples=examples, adaptive=adaptive or None
+        )
+    )
+    if head is not None:
+        say(f"The ledger has the line with this hash: {_line(book, head)}.", to_error=json)
+    if items:
+        if not again:
+            _refuse_repetition(book, items)
         try:
             with Bar("verifying and composing"):
                 entry = book.add(
-                    items, name=name, delta=None if create else delta, compute=minsep.Compute(workers=workers)
+                    items,
+                    name=name,
+                    verify=not no_verify,
+                    delta=None if create else delta,
+                    compute=minsep.Compute(workers=workers),
                 )
         except OverBudgetError as error:
             say(f"{error}", to_error=True)
@@ -86,7 +117,8 @@ def ledger(
         if assumptions:
             say(assumptions, to_error=json)
     with Bar("composing"):
-        _show(book, json)
+        balance = book.balance()
+        _show(balance, json)
 
 
 def _created(
@@ -97,9 +129,12 @@ def _created(
     delta: float | None,
     examples: int | None,
     adaptive: bool,
+    head: str | None,
 ) -> Any:
     import minsep
 
+    if head is not None:
+        raise ValueError(f"head is {head!r}, but a new ledger has no lines yet: omit it.")
     if dataset is None or epsilon is None or delta is None:
         given = {"dataset": dataset, "epsilon": epsilon, "delta": delta}
         missing = ", ".join(f"--{name}" for name, value in given.items() if value is None)
@@ -115,17 +150,34 @@ def _created(
     )
 
 
-def _opened(path: Path, **fixed: Any) -> Any:
+def _opened(path: Path, head: str | None, **fixed: Any) -> Any:
     import minsep
 
     for name, value in fixed.items():
         if value is not None:
             raise ValueError(f"{name} is {value!r}, but a ledger is never changed: omit it, or use --create.")
-    return minsep.Ledger.open(path)
+    return minsep.Ledger.open(path, head=head)
+
+
+def _line(book: Any, head: str) -> str:
+    """Return the line with a hash, in words."""
+    found = next((entry for entry in book.entries if entry.hash == head.lower()), None)
+    return "the first one" if found is None else f"entry {found.index}, {found.name}"
+
+
+def _refuse_repetition(book: Any, items: list[Any]) -> None:
+    """Refuse what has an entry: whoever calls twice, or before a run that books itself, would spend twice as much."""
+    found = next((entry for entry in book.entries if list(entry.items) == items), None)
+    if found is not None:
+        raise ValueError(
+            f"Entry {found.index} of the ledger ({found.name}, {found.date}) is the same: if it is run once more, add "
+            "--again."
+        )
 
 
 def _items(add: Path | None, event: Path | None) -> tuple[list[Any], str]:
     """Return what is to be added, and what is taken for granted of it."""
+    import minsep
     from minsep.reading import read_record
 
     if add is not None and event is not None:
@@ -133,7 +185,7 @@ def _items(add: Path | None, event: Path | None) -> tuple[list[Any], str]:
             f"add is {str(add)!r} and event is {str(event)!r}, but an entry is one of them: omit the other."
         )
     if add is not None:
-        return [add], ""
+        return [minsep.Certificate.load(add)], ""
     if event is None:
         return [], ""
     record = read_record(event)
@@ -142,62 +194,24 @@ def _items(add: Path | None, event: Path | None) -> tuple[list[Any], str]:
     return list(record.runs), f"{words} The entry takes for granted:\n{assumed}" if assumed else words
 
 
-def _show(book: Any, json: bool) -> None:
-    total, entries, spent, left = book.total, book.entries, book.spent(), book.left()
+def _show(balance: Any, json: bool) -> None:
     if json:
-        print_json(
-            {
-                "dataset": total.dataset,
-                "unit": total.unit,
-                "epsilon": total.epsilon,
-                "delta": total.delta,
-                "num_examples": total.num_examples,
-                "adaptive": total.adaptive,
-                "entries": [
-                    {
-                        "index": entry.index,
-                        "name": entry.name,
-                        "kind": entry.kind,
-                        "date": entry.date,
-                        "booking": entry.booking,
-                        "alone": None if (alone := _alone(entry)) is None else list(alone),
-                        "hash": entry.hash,
-                    }
-                    for entry in entries
-                ],
-                "spent": None if spent is None else {"epsilon": spent.epsilon, "delta": spent.delta},
-                "left": {"epsilon": left.epsilon, "delta": left.delta, "mu": left.mu},
-                "head": book.head,
-            }
-        )
+        print_json(balance.as_data())
         return
-    if entries:
-        grid = [[entry.name, f"{entry.index}", entry.date, entry.kind, _cost(entry)] for entry in entries]
+    total, spent = balance.total, balance.spent
+    if balance.entries:
+        grid = [
+            [entry.name, f"{entry.index}", entry.date, entry.kind, f"({epsilon:.4g}, {delta:.4g})"]
+            for entry, (epsilon, delta) in zip(balance.entries, balance.costs, strict=True)
+        ]
         print_grid("Entries", ["name", "entry", "date", "kind", "alone"], grid)
     rows = {
         "Dataset": total.dataset,
         "Protects": f"each {total.unit}",
         "Total": f"{total.budget}",
         "Spent": "nothing" if spent is None else f"({spent.epsilon:.4g}, {spent.delta:.4g})",
-        "Last hash": book.head[:16],
     }
     print_table("Ledger", rows)
-    say(left.statement)
-    if total.adaptive:
-        say("Epsilons and deltas add up, so entries may be chosen after what earlier ones released.")
-    else:
-        say("The total holds if the entries were chosen without looking at what earlier ones released.")
-
-
-def _alone(entry: Any) -> tuple[float, float] | None:
-    """Return the epsilon and delta of an entry alone, if they are known without composing."""
-    if entry.charge is not None:
-        return entry.charge.epsilon, entry.charge.delta
-    if len(entry.certificates) == len(entry.items) == 1:
-        return entry.certificates[0].epsilon, entry.certificates[0].delta
-    return None
-
-
-def _cost(entry: Any) -> str:
-    alone = _alone(entry)
-    return "" if alone is None else f"({alone[0]:g}, {alone[1]:g})"
+    say(balance.left.statement)
+    say(balance.promise)
+    say(f"The last line has the hash {balance.head}")

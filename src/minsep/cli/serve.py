@@ -13,6 +13,9 @@ from minsep.cli.options import Workers, command
 def serve(
     port: Annotated[int, typer.Option(help="Port on the loopback address; 0 is any that is free.")] = 8765,
     folder: Annotated[Path, typer.Option(help="Folder that keeps the runs.", metavar="FOLDER")] = Path("minsep-runs"),
+    ledger: Annotated[
+        Path | None, typer.Option(help="Show the budget of this ledger, and plan with what is left of it.")
+    ] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
     allow_host: Annotated[
         list[str] | None,
@@ -26,7 +29,7 @@ def serve(
 ) -> None:
     """Open a page to try numbers until they make sense, and to certify plans. It answers to this machine alone.
 
-    Example: `minsep serve --folder plans --no-browser`
+    Example: `minsep serve --folder plans --no-browser`, or `minsep serve --ledger budget.json`
     """
     from minsep.core import validation as validate
 
@@ -40,7 +43,7 @@ def serve(
     begin_warming()  # while the server itself is loaded
     from minsep.serve.server import run
 
-    run(port, folder, browser, tuple(allow_host or ()), workers)
+    run(port, folder, browser, tuple(allow_host or ()), workers, ledger)
 
 
 def _check_web() -> None:

@@ -9,10 +9,11 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR, localcontext
 
 from dp_accounting import GaussianDpEvent
 
-from minsep.accounting import Certificate, Composition, TuningCertificate, compose
+from minsep.accounting import Certificate, Composition, Curve, TuningCertificate, compose
 from minsep.core import validation as validate
 from minsep.core.budget import Budget
 from minsep.ledger.entry import Entry, Item
@@ -23,6 +24,7 @@ _LEAST_MU, _USUAL_MU, _MOST_MU, _STEP, _CLOSE = 1e-3, 0.25, 64.0, 4.0, 5e-3
 MOST_RUNS = 1000
 """Of more runs than these that fit, nothing is said."""
 _SLACK = 1e-12  # relative, for adding up decimal numbers
+_KEPT, _LEAST_EPSILON = 5e-3, 1e-3
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,14 @@ class Left:
         epsilon: The epsilon of what still fits.
         delta: The delta of what still fits.
         mu: The Gaussian parameter of the one Gaussian mechanism that still fits; None in an adaptive ledger.
+        any_run: A budget for a run: one that is certified for it fits, whatever else its certificate proves. None if
+            hardly anything is left.
     """
 
     epsilon: float
     delta: float
     mu: float | None = None
+    any_run: Budget | None = None
 
     @property
     def nothing(self) -> bool:
@@ -51,10 +56,13 @@ class Left:
             return "Nothing is left of the budget."
         if self.mu is None:
             return f"What is left is epsilon {self.epsilon:.4g} and delta {self.delta:.4g}."
-        return (
+        gaussian = (
             f"There is room for one Gaussian mechanism with mu {self.mu:.4g} (noise multiplier {1 / self.mu:.4g}), "
             f"which alone is ({self.epsilon:.4g}, {self.delta:g})-DP."
         )
+        if self.any_run is None:
+            return gaussian
+        return f"{gaussian} A run that is certified for {rounded_down(self.any_run)} fits, whatever else it proves."
 
 
 def together(entries: Sequence[Entry], items: Sequence[Item] = (), delta: float | None = None) -> Composition:
@@ -62,6 +70,16 @@ def together(entries: Sequence[Entry], items: Sequence[Item] = (), delta: float 
     all_items = [item for entry in entries for item in entry.items] + list(items)
     composed = compose(all_items, _ANY_DELTA, verify=False)
     return composed if delta is None else replace(composed, delta=delta, epsilon=composed.curve.epsilon(delta))
+
+
+def alone(entry: Entry, total: Total) -> tuple[float, float]:
+    """Return the epsilon and delta of an entry alone: as charged or certified, or else at the delta of the total."""
+    if entry.charge is not None:
+        return entry.charge.epsilon, entry.charge.delta
+    if len(entry.items) == 1 and isinstance(entry.items[0], Certificate | TuningCertificate):
+        return entry.items[0].epsilon, entry.items[0].delta
+    composed = together([entry], delta=total.delta)
+    return composed.epsilon, composed.delta
 
 
 def within(total: Total, composed: Composition) -> bool:
@@ -95,18 +113,31 @@ def charged(charges: Sequence[Budget]) -> tuple[float, float]:
     return math.fsum(charge.epsilon for charge in charges), math.fsum(charge.delta for charge in charges)
 
 
+def charges_of(entries: Sequence[Entry]) -> list[Budget]:
+    """Return what entries cost of an adaptive ledger."""
+    return [entry.charge for entry in entries if entry.charge is not None]
+
+
+def rest(total: Total, charges: Sequence[Budget]) -> Left:
+    """Return what charges leave of the total of an adaptive ledger."""
+    epsilon, delta = charged(charges)
+    epsilon, delta = max(total.epsilon - epsilon, 0.0), max(total.delta - delta, 0.0)
+    return Left(epsilon, delta, None, Budget(epsilon, delta) if epsilon > _LEAST_EPSILON and delta > 0 else None)
+
+
 def sums_within(total: Total, charges: Sequence[Budget]) -> bool:
     """Whether charges stay within the total of an adaptive ledger."""
     epsilon, delta = charged(charges)
     return epsilon <= total.epsilon * (1 + _SLACK) and delta <= total.delta * (1 + _SLACK)
 
 
-def room(total: Total, fits: Callable[[Sequence[Item]], bool]) -> Left:
+def room(total: Total, fits: Callable[[Sequence[Item]], bool], spent: Curve | None) -> Left:
     """Return the one Gaussian mechanism with the largest mu that still fits, up to half a percent.
 
     Args:
         total: The total.
         fits: Whether items still fit.
+        spent: What is proven of all entries together.
     """
 
     def fitting(mu: float) -> bool:
@@ -126,7 +157,50 @@ def room(total: Total, fits: Callable[[Sequence[Item]], bool]) -> Left:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if fitting(middle) else (low, middle)
     alone = compose([GaussianDpEvent(1 / low)], total.delta)
-    return Left(min(alone.epsilon, total.epsilon), total.delta, low)
+    return Left(min(alone.epsilon, total.epsilon), total.delta, low, for_any_run(total, spent))
+
+
+def for_any_run(total: Total, spent: Curve | None) -> Budget | None:
+    """Return a budget that leaves room for everything that is proven of a run that is certified for it.
+
+    No run with this budget tells more than a randomised response, whose loss is epsilon, -epsilon, or infinite with
+    probability delta. A small share is kept for the grid of losses on which entries are composed.
+
+    Args:
+        total: The total.
+        spent: What is proven of all entries together. None if there are none.
+    """
+    if spent is None:
+        return total.budget
+    delta = (total.delta - spent.delta(total.epsilon)) / 2
+    if delta <= 0:
+        return None
+
+    def together(epsilon: float) -> float:
+        yes = 1 / (1 + math.exp(-epsilon))
+        told = yes * spent.delta(total.epsilon - epsilon) + (1 - yes) * spent.delta(total.epsilon + epsilon)
+        return delta + (1 - delta) * told
+
+    low, high = 0.0, total.epsilon
+    while high - low > _KEPT * high and high > _LEAST_EPSILON:
+        middle = (low + high) / 2
+        low, high = (middle, high) if together(middle) <= total.delta else (low, middle)
+    epsilon = (1 - _KEPT) * low
+    return Budget(epsilon, delta) if epsilon > _LEAST_EPSILON else None
+
+
+def rounded_down(budget: Budget) -> Budget:
+    """Return a budget with numbers of three digits, none of which is larger.
+
+    >>> print(rounded_down(Budget(2.0859, 4.9999e-6)), rounded_down(Budget(8.0, 1e-5)))
+    (2.08, 4.99e-06)-DP (8, 1e-05)-DP
+    """
+    return Budget(_rounded_down(budget.epsilon), _rounded_down(budget.delta))
+
+
+def _rounded_down(value: float) -> float:
+    with localcontext(prec=3, rounding=ROUND_FLOOR) as context:
+        return float(context.create_decimal(repr(value)))
 
 
 def runs_that_fit(fits: Callable[[int], bool]) -> int:

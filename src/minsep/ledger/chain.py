@@ -4,11 +4,14 @@ import hashlib
 import json
 from typing import Any
 
+from minsep.core.validation import in_short
+
 Content = dict[str, Any]
 
 FIRST = ""
 """What stands for the hash of a line before the first one."""
-_TAIL = len(', "hash": ""}') + hashlib.sha256().digest_size * 2
+_DIGITS = hashlib.sha256().digest_size * 2
+_TAIL = len(', "hash": ""}') + _DIGITS
 _NAMES = ("index", "previous", "hash")
 
 
@@ -43,6 +46,17 @@ def unlinked(line: bytes, index: int, previous: str) -> tuple[Content, str]:
     if not isinstance(content, dict) or (content.get("index"), content.get("previous")) != (index, previous):
         raise DamagedError
     return {name: value for name, value in content.items() if name not in _NAMES}, digest
+
+
+def check_hash(**parameter: object) -> str:
+    """Return the hash of a line, which is all of its hexadecimal digits."""
+    ((name, value),) = parameter.items()
+    if isinstance(value, str) and len(value) == _DIGITS and set(value.lower()) <= set("0123456789abcdef"):
+        return value.lower()
+    raise ValueError(
+        f"{name} is {in_short(value)}, but it must be the {_DIGITS} hexadecimal digits of a hash, as `minsep ledger` "
+        "prints it."
+    )
 
 
 def _hash(text: str) -> str:

@@ -54,8 +54,14 @@ class Entry:
 
     @property
     def certificates(self) -> tuple[Certificate, ...]:
-        """The certificates of this entry."""
-        return tuple(item for item in self.items if isinstance(item, Certificate))
+        """The certificates of this entry, those of tunings included."""
+        found: list[Certificate] = []
+        for item in self.items:
+            if isinstance(item, TuningCertificate):
+                found += item.certificates
+            elif isinstance(item, Certificate):
+                found.append(item)
+        return tuple(found)
 
     @property
     def kind(self) -> str:
@@ -113,6 +119,13 @@ def check_item(item: Item, total: Total) -> None:
     if unit != total.unit:
         what = "certificate" if isinstance(item, Certificate) else "mechanism"
         raise ValueError(f"The {what} protects the unit {unit!r}, but this ledger is about the unit {total.unit!r}.")
+    size = examples_of(item)
+    if None not in (size, total.num_examples) and size != total.num_examples:
+        what = "certificate" if isinstance(item, Certificate) else "mechanism"
+        raise ValueError(
+            f"The {what} was made for {size:,} examples, but the dataset of this ledger has {total.num_examples:,}: is "
+            "it another dataset?"
+        )
     if not isinstance(item, Certificate):
         return
     if not item.passed:
@@ -122,11 +135,14 @@ def check_item(item: Item, total: Total) -> None:
             f"The certificate is about the neighbours {in_short(item.adjacency)}, but this ledger is about "
             f"{total.adjacency!r}."
         )
-    if None not in (item.num_examples, total.num_examples) and item.num_examples != total.num_examples:
-        raise ValueError(
-            f"The certificate was made for {item.num_examples:,} examples, but the dataset of this ledger has "
-            f"{total.num_examples:,}: is it another dataset?"
-        )
+
+
+def examples_of(item: Item) -> int | None:
+    """Return the number of examples that an item is for, where that is known."""
+    if isinstance(item, Certificate):
+        return item.num_examples
+    truncation = item.truncation if isinstance(item, Mechanism) else None
+    return None if truncation is None else truncation.num_examples
 
 
 def plain_item(item: Item) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from minsep.ledger.chain import FIRST, Content, DamagedError, linked, unlinked
 
 _MOST_BYTES = 2**31
 _BEGINNING = b'{"index": 0, "previous": "", "ledger": '
+_SECOND = b'\n{"index": 1, "previous": "'
+_ENOUGH = 2**16  # bytes, of which the first line takes some thousand at most
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,16 @@ class Lines:
     def last(self) -> str:
         """The hash that the next line refers to."""
         return self.hashes[-1] if self.hashes else FIRST
+
+
+def is_ledger(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is meant to be a ledger, even if its first lines were damaged."""
+    try:
+        with open(path, "rb") as file:
+            beginning = file.read(_ENOUGH)
+    except OSError:
+        return False
+    return beginning.startswith(_BEGINNING) or _SECOND in beginning
 
 
 class LedgerFile:

@@ -2,27 +2,21 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from minsep.accounting import Certificate, Composition, TuningCertificate
 from minsep.accounting import verify as check
-from minsep.core.validation import choice, in_short, real
+from minsep.core.validation import choice, in_short
 from minsep.engine import LOCAL, Compute
 from minsep.journal import today
-from minsep.ledger.accounts import (
-    Left,
-    charge_of,
-    charged,
-    room,
-    runs_that_fit,
-    sums_within,
-    together,
-    within,
-)
-from minsep.ledger.entry import Entry, Item, as_items, check_booking, check_item, plain_item, words_of
+from minsep.ledger.accounts import Left, charge_of, charged, charges_of, runs_that_fit, sums_within, together, within
+from minsep.ledger.balance import Balance
+from minsep.ledger.chain import check_hash
+from minsep.ledger.entry import Entry, Item, as_items, check_booking, check_item, examples_of, plain_item, words_of
 from minsep.ledger.file import LedgerFile, Lines
 from minsep.ledger.total import UNITS, Total, name_of
+
+_CLOSE = 1e-6  # relative, for a charge that is computed again
 
 
 class OverBudgetError(ValueError):
@@ -62,9 +56,10 @@ class Ledger:
     def __init__(self, path: str | os.PathLike[str], head: str | None = None) -> None:
         self._file = LedgerFile(path)
         self._known: dict[str, Entry] = {}
-        self._total = self._total_of(self._file.read())
-        if head is not None and head not in self._hashes:
-            raise self._file.refuse(f"it does not contain the line with the hash {in_short(head)}: an entry is missing")
+        lines = self._file.read()
+        self._total = self._total_of(lines)
+        if head is not None and check_hash(head=head) not in lines.hashes:
+            raise self._file.refuse(f"it does not contain the line with the hash {head}: an entry is missing")
 
     @classmethod
     def create(
@@ -122,7 +117,7 @@ class Ledger:
     @property
     def head(self) -> str:
         """The hash of the last line, which covers the whole ledger. Keep it elsewhere to notice lost entries."""
-        return self._hashes[-1]
+        return self._file.read().last
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -182,6 +177,36 @@ class Ledger:
             locked.append(content)
         return self._entries(self._file.read())[len(entries)]
 
+    def balance(self) -> Balance:
+        """Return what the ledger holds now: entries, what they cost, what is left, and the hash of the last line."""
+        lines = self._file.read()
+        return Balance(self.path, self._total_of(lines), self._entries(lines), lines.last)
+
+    def verify(self, *, certificates: bool = True, compute: Compute = LOCAL) -> Balance:
+        """Check every entry again, as `add` did, and return what the ledger holds.
+
+        A ledger is refused if one of its entries is about something else or does not hold, if an entry costs more than
+        it was charged, or if all of them exceed the total.
+
+        Args:
+            certificates: Whether to verify the certificates, which takes as long as `minsep.verify` for each of them.
+            compute: Where samples are drawn.
+        """
+        balance = self.balance()
+        verified: set[str] = set()
+        for entry in balance.entries:
+            new = [item for item, plain in zip(entry.items, entry.content, strict=True) if f"{plain}" not in verified]
+            try:
+                self._check_entry(entry)
+                if certificates:
+                    _verify(new, compute)
+            except ValueError as error:
+                raise self._file.refuse(f"entry {entry.index} does not hold: {error}".rstrip(".")) from None
+            verified.update(map(str, entry.content))
+        if balance.entries and (excess := self._excess(balance.entries)):
+            raise self._file.refuse(f"its entries exceed its total of {self._total.budget}: {excess}")
+        return balance
+
     def can_add(self, item: Item | str | os.PathLike[str] | Iterable[Any], *, delta: float | None = None) -> bool:
         """Return whether `add` would stay within the total now.
 
@@ -206,33 +231,20 @@ class Ledger:
         Args:
             delta: The delta. By default it is that of the total. An adaptive ledger takes none.
         """
-        entries = self.entries
-        if not entries:
-            return None
+        if delta is None:
+            return self.balance().spent
         if self._total.adaptive:
-            if delta is not None:
-                raise ValueError(
-                    f"delta is {delta!r}, but in an adaptive ledger the deltas of entries add up: omit it."
-                )
-            epsilon, summed = charged(_charges(entries))
-            return replace(together(entries), epsilon=epsilon, delta=summed)
-        delta = self._total.delta if delta is None else real(delta=delta, above=0, below=1)
-        composed = together(entries, delta=delta)
-        # An epsilon is found up to rounding, but what was added was within the total.
-        exceeds = composed.delta == self._total.delta and composed.epsilon > self._total.epsilon
-        return replace(composed, epsilon=self._total.epsilon) if exceeds and within(self._total, composed) else composed
+            raise ValueError(f"delta is {delta!r}, but in an adaptive ledger the deltas of entries add up: omit it.")
+        return self.balance().spent_at(delta)
 
     def left(self) -> Left:
         """Return what is left of the total.
 
         It is the one Gaussian mechanism with the most information that `add` would still accept. In an adaptive ledger,
-        it is the epsilon and the delta that were not charged yet.
+        it is the epsilon and the delta that were not charged yet. Of either ledger, `any_run` is a budget with which a
+        run surely fits.
         """
-        entries = self.entries
-        if self._total.adaptive:
-            epsilon, delta = charged(_charges(entries))
-            return Left(max(self._total.epsilon - epsilon, 0.0), max(self._total.delta - delta, 0.0))
-        return room(self._total, lambda items: within(self._total, together(entries, items)))
+        return self.balance().left
 
     def left_like(self, certificate: Certificate | TuningCertificate | str | os.PathLike[str]) -> int:
         """Return how many more runs or tunings with this certificate would fit, at most 1,000.
@@ -248,9 +260,9 @@ class Ledger:
         charge = self._prepared(items, None)
         entries = self.entries
         if charge is not None:
-            spent = _charges(entries)
+            spent = charges_of(entries)
             return runs_that_fit(lambda count: sums_within(self._total, [*spent, *(charge,) * count]))
-        return runs_that_fit(lambda count: within(self._total, together(entries, items * count)))
+        return runs_that_fit(lambda count: not self._excess(entries, items * count))
 
     def _prepared(self, items: tuple[Item, ...], delta: float | None) -> Any:
         """Refuse items that do not belong to this ledger; return what they are charged, if charges count here."""
@@ -262,23 +274,44 @@ class Ledger:
             raise ValueError(f"delta is {delta!r}, but only an adaptive ledger charges a delta: omit it.")
         return None
 
+    def _check_entry(self, entry: Entry) -> None:
+        """Refuse an entry that does not belong to this ledger, or costs more than it was charged."""
+        for one in entry.items:
+            check_item(one, self._total)
+        charge = entry.charge
+        if charge is None or (entry.kind == "certificate" and charge == charge_of(entry.items, None)):
+            return
+        cost = charge_of(entry.items, charge.delta)
+        if cost.epsilon > charge.epsilon * (1 + _CLOSE):
+            raise ValueError(f"It was charged {charge}, but it costs epsilon {cost.epsilon:.6g} at that delta.")
+
     def _refuse_excess(self, entries: Sequence[Entry], items: tuple[Item, ...], charge: Any) -> None:
+        if excess := self._excess(entries, items, charge):
+            raise OverBudgetError(
+                f"The ledger {self.path!r} has a total of {self._total.budget}, but with this entry {excess}: nothing "
+                "was added."
+            )
+
+    def _excess(self, entries: Sequence[Entry], items: tuple[Item, ...] = (), charge: Any = None) -> str:
+        """Return by how much entries and items exceed the total, in words; nothing if they do not."""
         total = self._total
-        if charge is not None:
-            charges = [*_charges(entries), charge]
-            if sums_within(total, charges):
-                return
-            epsilon, delta = charged(charges)
-            spent = f"the sums would be epsilon {epsilon:.6g} and delta {delta:.4g}"
-        else:
-            composed = together(entries, items)
+        every = [*(one for entry in entries for one in entry.items), *items]
+        sizes = dict.fromkeys(size for one in every if (size := examples_of(one)) is not None)
+        if len(sizes) > 1:
+            raise ValueError(
+                f"The entries of the ledger {self.path!r} would be for {' and '.join(f'{size:,}' for size in sizes)} "
+                "examples, but all must be about one dataset: is this another one?"
+            )
+        composed = together(entries, items)  # what does not compose is refused in an adaptive ledger as well
+        if not total.adaptive:
             if within(total, composed):
-                return
-            spent = f"at epsilon {total.epsilon:g} delta would be {composed.curve.delta(total.epsilon):.4g}"
-        raise OverBudgetError(
-            f"The ledger {str(self._file.path)!r} has a total of {total.budget}, but with this entry {spent}: nothing "
-            "was added."
-        )
+                return ""
+            return f"at epsilon {total.epsilon:g} delta would be {composed.curve.delta(total.epsilon):.4g}"
+        charges = [*charges_of(entries), *([] if charge is None else [charge])]
+        if sums_within(total, charges):
+            return ""
+        epsilon, delta = charged(charges)
+        return f"the sums would be epsilon {epsilon:.6g} and delta {delta:.4g}"
 
     def _booked(self, entries: Sequence[Entry], booking: str, plain: list[dict[str, Any]]) -> Entry | None:
         """Return the entry of a run, if it is booked already; one of other items is refused."""
@@ -286,10 +319,6 @@ class Ledger:
         if found is not None and list(found.content) != plain:
             raise self._file.refuse(f"its entry {found.index} has the same booking and is about something else")
         return found
-
-    @property
-    def _hashes(self) -> tuple[str, ...]:
-        return self._file.read().hashes
 
     def _total_of(self, lines: Lines) -> Total:
         """Return the total of a file, which must be that of this ledger once it is open."""
@@ -312,12 +341,11 @@ class Ledger:
                     self._known[digest] = Entry.from_line(index, content, digest)
                 except ValueError as error:
                     raise self._file.refuse(str(error)) from None
+            if (self._known[digest].charge is None) == self._total.adaptive:
+                why = "has no charge" if self._total.adaptive else "has a charge, which only adaptive ledgers have"
+                raise self._file.refuse(f"entry {index} is invalid (it {why})")
             found.append(self._known[digest])
         return tuple(found)
-
-
-def _charges(entries: Sequence[Entry]) -> list[Any]:
-    return [entry.charge for entry in entries]
 
 
 def _verify(items: Sequence[Item], compute: Compute) -> None:

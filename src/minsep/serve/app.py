@@ -22,6 +22,7 @@ import minsep
 from minsep import planning
 from minsep.participation import families
 from minsep.serve import store as states
+from minsep.serve.book import Book
 from minsep.serve.cost import seconds_of
 from minsep.serve.estimates import Estimates, in_words
 from minsep.serve.inputs import InputError, fields_as_data, read, schemes, texts_of
@@ -43,9 +44,10 @@ _REVALIDATE = {"cache-control": "no-cache"}
 
 
 class Server:
-    """What the routes share: estimates, the queue and the folder of runs."""
+    """What the routes share: estimates, the queue, the folder of runs, and the ledger if there is one."""
 
-    def __init__(self, folder: Path, workers: int | None = None) -> None:
+    def __init__(self, folder: Path, workers: int | None = None, ledger: Path | None = None) -> None:
+        self.book = None if ledger is None else Book(ledger)
         self.store = Store(folder)
         self.workers = workers
 
@@ -81,6 +83,7 @@ class Server:
                 "styles": {kind: palette.style_of(kind)[:2] for kind in families()},
                 "night": palette.NIGHT,
                 "foreign_styles": foreign_styles(),
+                "ledger": self.book is not None,
             }
         )
 
@@ -89,6 +92,12 @@ class Server:
         body = await _json(request)
         asked = _request(body)
         return Lines(self.estimates.follow(asked, body.get("patient") is True))
+
+    async def ledger(self, request: Request) -> Response:
+        """Answer with what the ledger holds."""
+        if self.book is None:
+            raise HTTPException(404, "The server was started without a ledger.")
+        return JSONResponse(await self.book.answer())
 
     async def runs(self, request: Request) -> Response:
         """Answer with all runs, the newest first."""
@@ -239,7 +248,13 @@ class Lines(StreamingResponse):
 
 
 def create_app(
-    folder: Path, token: str, port: int, *, hosts: Iterable[str] = (), workers: int | None = None
+    folder: Path,
+    token: str,
+    port: int,
+    *,
+    hosts: Iterable[str] = (),
+    workers: int | None = None,
+    ledger: Path | None = None,
 ) -> Starlette:
     """Return the server as an ASGI application.
 
@@ -249,8 +264,9 @@ def create_app(
         port: The port on which it listens.
         hosts: Further names that it answers to, such as that of a proxy.
         workers: The number of threads of a computation. None is one per core.
+        ledger: The file of a ledger, which the page shows.
     """
-    server = Server(folder, workers)
+    server = Server(folder, workers, ledger)
     app = Starlette(
         lifespan=server.lifespan,
         exception_handlers={InputError: _wrong_inputs, HTTPException: _refused},
@@ -258,6 +274,7 @@ def create_app(
             Route("/", server.page),
             Route("/assets/{name}", _asset),
             Route("/api/form", server.form),
+            Route("/api/ledger", server.ledger),
             Route("/api/estimate", server.estimate, methods=["POST"]),
             Route("/api/runs", server.runs, methods=["GET"]),
             Route("/api/runs", server.certify, methods=["POST"]),

@@ -19,7 +19,9 @@ _IDLE_SECONDS, _GRACE_SECONDS = 15, 2
 _MOST_CONNECTIONS = 1000
 
 
-def run(port: int, folder: Path, browser: bool, hosts: tuple[str, ...], workers: int | None) -> None:
+def run(
+    port: int, folder: Path, browser: bool, hosts: tuple[str, ...], workers: int | None, ledger: Path | None
+) -> None:
     """Serve until it is interrupted; print the link first.
 
     Args:
@@ -28,12 +30,13 @@ def run(port: int, folder: Path, browser: bool, hosts: tuple[str, ...], workers:
         browser: Whether to open the page in a browser.
         hosts: Further names that it answers to.
         workers: The number of threads of a computation. None is one per core.
+        ledger: The file of a ledger, which the page shows.
     """
     with _listen(port) as listening:
         port = listening.getsockname()[1]
         token = new_token()
         link = f"http://{LOOPBACK}:{port}/?token={token}"
-        app = create_app(folder, token, port, hosts=hosts, workers=workers)
+        app = create_app(folder, token, port, hosts=hosts, workers=workers, ledger=ledger)
         _when_ready(app, link, browser, folder)
         config = uvicorn.Config(
             app,

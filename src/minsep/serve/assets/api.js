@@ -15,6 +15,7 @@ async function send(method, path, body) {
 }
 
 export const form = () => send("GET", "/api/form");
+export const ledger = () => send("GET", "/api/ledger");
 export const runs = () => send("GET", "/api/runs");
 export const certify = (inputs, patient) => send("POST", "/api/runs", { inputs, patient });
 export const cancel = (id) => send("POST", `/api/runs/${id}/cancel`, {});

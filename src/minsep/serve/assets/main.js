@@ -3,6 +3,7 @@ import * as answer from "./answer.js";
 import * as api from "./api.js";
 import { byId, copy } from "./dom.js";
 import * as form from "./form.js";
+import * as ledger from "./ledger.js";
 import { duration, parsed } from "./numbers.js";
 import * as plots from "./plots.js";
 import * as runs from "./runs.js";
@@ -149,6 +150,13 @@ async function certify() {
   }
 }
 
+/** Take over numbers into the form, and go to what they give. */
+function planWith(values) {
+  for (const [name, value] of Object.entries(values)) form.set(name, value);
+  byId("answer").focus();
+  speak(`The plan has epsilon ${values.epsilon} and delta ${values.delta} now.`);
+}
+
 const { data: description } = await api.form();
 byId("version").textContent = description.version;
 answer.build(description);
@@ -160,6 +168,7 @@ byId("go-on").addEventListener("click", () => explore(true));
 byId("copy-link").addEventListener("click", (event) => copy(location.origin + location.pathname + form.address(), event.target));
 for (const choice of document.querySelectorAll("[name=quantity]")) choice.addEventListener("change", () => state && plots.draw(state));
 runs.build(description, speak, asks);
+ledger.build(description, planWith);
 answer.about(numbersOf(form.read()));
 document.body.classList.remove("building");
 explore(false);

@@ -1,6 +1,7 @@
 """The sections of a statement, as plain text that every format renders."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from minsep.accounting import Certificate, Composition, Curve
@@ -58,16 +59,19 @@ def meaning(certificate: Certificate, estimates: list[float | None] | None) -> S
     epsilon, delta = certificate.epsilon, certificate.delta
     return Section(
         "What it means",
-        (
-            f"An attacker sees the output, knows all the data but one {certificate.unit}, and has unlimited computing "
-            f"power. The attacker wants to know whether that {certificate.unit} was used. Guessing gives as many true "
-            "positives as false positives. The table says how much better any attacker can do.",
-            f"Epsilon is {epsilon:g}: whatever an attacker concludes from the output, the conclusion is at most "
-            f"{times(epsilon)} times as likely with the {certificate.unit} as without, plus delta = {delta:g}; and "
-            "the reverse.",
-            *_beyond_the_point(certificate),
-        ),
+        (*attacker_of(certificate.unit, f"{epsilon:g}", f"{delta:g}", times(epsilon)), *_beyond_the_point(certificate)),
         attackers(certificate.curve, estimates),
+    )
+
+
+def attacker_of(unit: str, epsilon: str, delta: str, factor: str) -> tuple[str, str]:
+    """Say who the attacker is, and what the parameters mean for what it concludes."""
+    return (
+        f"An attacker sees the output, knows all the data but one {unit}, and has unlimited computing power. The "
+        f"attacker wants to know whether that {unit} was used. Guessing gives as many true positives as false "
+        "positives. The table says how much better any attacker can do.",
+        f"Epsilon is {epsilon}: whatever an attacker concludes from the output, the conclusion is at most {factor} "
+        f"times as likely with the {unit} as without, plus delta = {delta}; and the reverse.",
     )
 
 
@@ -172,23 +176,40 @@ def assumptions(certificate: Certificate, mechanism: Mechanism) -> list[str]:
 
 def not_covered(certificate: Certificate, *, replaced: bool = False) -> Section:
     """Say what the guarantee is not about; `replaced` if the statement is about replacing a unit as well."""
-    doubled = (
-        f"Replacing one {certificate.unit} by another: for that, epsilon doubles and delta becomes "
-        "(1 + exp(epsilon)) delta, or less: `minsep statement --adjacency replace-one` says what was proven.",
-    )
     return Section(
         "What is not covered",
         items=(
             "Tuning: choosing settings by results on the same data.",
             "Other runs on the same data, released or not, unless they are listed here.",
             "Other uses of the data: deduplication, vocabularies, statistics, evaluation on training examples.",
-            "Leaks outside training: access to the data, logs, caches, checkpoints, and side channels such as the "
-            "duration of a step.",
-            *(() if replaced else doubled),
-            "What is learned about people in general, which holds for those who took no part as well.",
-            "Whether the model is fair, correct or fit for its use.",
+            *beyond_privacy(certificate.unit, replaced=replaced),
         ),
     )
+
+
+def beyond_privacy(unit: str, *, replaced: bool) -> tuple[str, ...]:
+    """Return what no guarantee of this kind is about; `replaced` if the statement is about replacing a unit as well."""
+    doubled = (
+        f"Replacing one {unit} by another: for that, epsilon doubles and delta becomes (1 + exp(epsilon)) delta, or "
+        "less: `minsep statement --adjacency replace-one` says what was proven.",
+    )
+    return (
+        "Leaks outside training: access to the data, logs, caches, checkpoints, and side channels such as the duration "
+        "of a step.",
+        *(() if replaced else doubled),
+        "What is learned about people in general, which holds for those who took no part as well.",
+        "Whether the model is fair, correct or fit for its use.",
+    )
+
+
+def versions(certificates: Iterable[Certificate]) -> Section:
+    """Say which versions of packages made certificates."""
+    found: dict[str, set[str]] = {}
+    for certificate in certificates:
+        for name, used in certificate.versions.items():
+            found.setdefault(name, set()).add(used)
+    rows = tuple((name, ", ".join(sorted(seen))) for name, seen in found.items())
+    return Section("Versions", table=Table(("package", "version"), rows))
 
 
 def together(composition: Composition) -> Section:

@@ -1,31 +1,27 @@
 """A statement of privacy: all that certificates say, and all that they do not."""
 
 import hashlib
-import json
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from minsep.accounting import Certificate, Composition, Curve, compose
+from minsep.accounting import Certificate, Composition, Curve, compose, read_certificate
 from minsep.accounting import verify as verify_certificate
-from minsep.core.files import write_whole
 from minsep.core.validation import choice
 from minsep.engine import LOCAL, Compute
+from minsep.ledger import Ledger, is_ledger
 from minsep.mechanism import Mechanism
 from minsep.show.statements import content, neighbours
+from minsep.show.statements.booked import Booked, booked_in
 from minsep.show.statements.content import Section, rounded_up
-from minsep.show.statements.markdown import as_markdown
+from minsep.show.statements.formats import Formatted
 from minsep.show.statements.model_card import as_model_card
 from minsep.show.statements.odds import estimated_true_positives
-from minsep.show.statements.registry import as_registry_entry
-from minsep.show.templates import render
-
-SUFFIXES = {"markdown": ".md", "html": ".html", "json": ".json", "registry": ".yaml", "model-card": ".md"}
-"""The formats of a statement, and how the names of their files end. The first with a suffix is its default."""
+from minsep.show.statements.registry import as_registry_entry, facts_of
 
 _UNNAMED = "certificate.json"
 
@@ -55,7 +51,7 @@ class CertifiedRun:
 
 
 @dataclass(frozen=True)
-class Statement:
+class Statement(Formatted):
     """What certificates guarantee, to whom, under which assumptions, and what they do not.
 
     Attributes:
@@ -64,6 +60,7 @@ class Statement:
         data: What it was trained on, in words.
         composition: The privacy of all runs together. None if there is one run.
         adjacency: Which datasets the statement is about, beside those that certificates call neighbours.
+        booked: Where the runs are booked, if a ledger was given.
     """
 
     runs: tuple[CertifiedRun, ...]
@@ -71,6 +68,7 @@ class Statement:
     data: str
     composition: Composition | None
     adjacency: str = "zero-out"
+    booked: Booked | None = None
 
     @property
     def title(self) -> str:
@@ -137,7 +135,9 @@ class Statement:
             sections += [Section(f"{number}{part.heading}", part.paragraphs, part.table) for part in parts]
         other = neighbours.section(self.adjacency, self.curve, self.epsilon, self.delta, self.unit)
         sections += [other] if other is not None else []
-        sections += [self._assumptions(), self._not_covered(), self._check(), self._versions()]
+        sections += [self.booked.section] if self.booked is not None else []
+        sections += [self._assumptions(), self._not_covered(), self._check()]
+        sections.append(content.versions(run.certificate for run in self.runs))
         return tuple(sections)
 
     def _not_covered(self) -> Section:
@@ -174,60 +174,16 @@ class Statement:
         """The commands that verify the certificates, one a line."""
         return "\n".join(f"minsep verify {shlex.quote(name)}" for name in dict.fromkeys(self.file_names))
 
-    def _versions(self) -> Section:
-        versions: dict[str, set[str]] = {}
-        for run in self.runs:
-            for name, used in run.certificate.versions.items():
-                versions.setdefault(name, set()).add(used)
-        rows = tuple((name, ", ".join(sorted(seen))) for name, seen in versions.items())
-        return Section("Versions", table=content.Table(("package", "version"), rows))
-
-    def to_markdown(self) -> str:
-        """Return the statement as Markdown, for a model card."""
-        return as_markdown(self.title, self.summary, self.sections)
-
-    def to_html(self) -> str:
-        """Return the statement as one HTML page without scripts, to read and to print."""
-        return render("statement.html", title=self.title, summary=self.summary, sections=self.sections)
-
-    def to_json(self) -> str:
-        """Return the statement as JSON, for programs."""
-        return json.dumps(self._as_data(), indent=2, allow_nan=False)
-
     def to_registry(self) -> str:
         """Return an entry for the OpenDP deployments registry as YAML. What only the curator knows says TODO."""
-        return as_registry_entry(self)
+        return as_registry_entry(facts_of(self))
 
     def to_model_card(self) -> str:
         """Return the block of a model card for the README of a repository on Hugging Face, as Markdown."""
         return as_model_card(self)
 
-    def save(self, path: str | os.PathLike[str], format: str | None = None) -> None:
-        """Write the statement to a file.
-
-        Args:
-            path: The file.
-            format: The format: "markdown", "html", "json", "registry" or "model-card". By default the suffix of the
-                file says which: .md, .html, .json or .yaml (registry).
-        """
-        write_whole(path, self.text(format_of(Path(path).suffix) if format is None else format).encode())
-
-    def text(self, format: str) -> str:
-        """Return the statement in a format.
-
-        Args:
-            format: The format, as for `save`.
-        """
-        renderings: dict[str, Callable[[], str]] = {
-            "markdown": self.to_markdown,
-            "html": self.to_html,
-            "json": self.to_json,
-            "registry": self.to_registry,
-            "model-card": self.to_model_card,
-        }
-        return renderings[choice(SUFFIXES, format=format)]()
-
-    def _as_data(self) -> dict[str, Any]:
+    def as_data(self) -> dict[str, Any]:
+        """Return the statement as plain data."""
         return {
             "title": self.title,
             "summary": self.summary,
@@ -237,22 +193,10 @@ class Statement:
             "composition": None if self.composition is None else _composition_as_data(self.composition),
             "adjacency": self.adjacency,
             "for_other_neighbours": self.for_other_neighbours or None,
+            "ledger": None if self.booked is None else self.booked.as_data(),
             "assumptions": list(self._assumptions().items),
             "not_covered": list(self._not_covered().items),
         }
-
-
-def format_of(suffix: str) -> str:
-    """Return the format that files with a suffix have by default.
-
-    >>> format_of(".md"), format_of(".yaml")
-    ('markdown', 'registry')
-    """
-    for format, its_suffix in SUFFIXES.items():
-        if its_suffix == suffix:
-            return format
-    names = " or ".join(", ".join(dict.fromkeys(SUFFIXES.values())).rsplit(", ", 1))
-    raise ValueError(f"The file of a statement ends with {suffix!r}, but it must end with {names}.")
 
 
 def _composition_as_data(composition: Composition) -> dict[str, Any]:
@@ -308,6 +252,7 @@ def statement(
     verify: bool = True,
     estimate: bool = True,
     accept_other_num_examples: bool = False,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
     compute: Compute = LOCAL,
 ) -> Statement:
     """Return the statement of privacy of one certified run, or of several on the same data.
@@ -324,6 +269,8 @@ def statement(
         verify: Whether to verify the certificates. If they are not verified, the statement says so.
         estimate: Whether to include what the best attacker can do by estimates.
         accept_other_num_examples: As for `minsep.compose`, if there are several certificates.
+        ledger: The ledger in which the runs are booked, or its file: the statement names their entries. A run that has
+            none is an error.
         compute: Where samples are drawn, which does not change the result.
 
     Examples:
@@ -339,6 +286,7 @@ def statement(
         raise ValueError("certificates is empty, but a statement needs at least one.")
     read = [_read(each) for each in certificates]
     _check(read, delta)
+    booked = None if ledger is None else booked_in(ledger, [(certificate, name) for certificate, name, _ in read])
     runs = tuple(
         CertifiedRun(
             certificate,
@@ -353,14 +301,21 @@ def statement(
     if len(runs) > 1:  # they were verified one by one
         together = [run.certificate for run in runs]
         composition = compose(together, delta, verify=False, accept_other_num_examples=accept_other_num_examples)
-    return Statement(runs, model, data, composition, adjacency)
+    return Statement(runs, model, data, composition, adjacency, booked)
 
 
 def _read(given: Certificate | str | os.PathLike[str]) -> tuple[Certificate, str, str]:
     if isinstance(given, Certificate):
         certificate, name, text = given, "", (given.to_json() + "\n").encode()
     else:
-        certificate, name = Certificate.load(given), Path(given).name
+        if is_ledger(given):
+            raise ValueError(f"certificate is {os.fspath(given)!r}, but it is a ledger: use minsep.ledger_statement.")
+        found, name = read_certificate(given), Path(given).name
+        if not isinstance(found, Certificate):
+            raise ValueError(
+                f"certificate is {os.fspath(given)!r}, but it is of a tuning: book it in a ledger, and state that."
+            )
+        certificate = found
         text = Path(given).read_bytes()
     return certificate, name, hashlib.sha256(text).hexdigest()
 

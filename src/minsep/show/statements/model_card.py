@@ -7,6 +7,7 @@ for privacy: `differential-privacy` is a tag.
 import math
 from typing import TYPE_CHECKING
 
+from minsep.accounting import Curve
 from minsep.participation import Assumption
 from minsep.show.statements import content
 from minsep.show.statements.markdown import plain, table
@@ -21,35 +22,66 @@ _METADATA = "---\ntags:\n- differential-privacy\n---"
 def as_model_card(stated: "Statement") -> str:
     """Return the whole block."""
     runs = "this run" if len(stated.runs) == 1 else "these runs"
+    return card(
+        stated.summary,
+        [plain(assumption.sentence) for assumption in _not_proven(stated)],
+        _rows(stated),
+        f"{conclusion(stated.epsilon, stated.delta, stated.unit)} The guarantee covers the gradients of {runs}. It "
+        "does not cover other uses of the same data, such as choosing settings by results, other runs, or evaluation.",
+        "Anybody can check the certificate, without the data. `minsep statement` lists all assumptions.",
+        stated.commands,
+    )
+
+
+def card(
+    summary: str, not_proven: list[str], rows: list[tuple[str, str]], meaning: str, closing: str, commands: str
+) -> str:
+    """Return the block of what is stated.
+
+    Args:
+        summary: The guarantee.
+        not_proven: What it rests on that is not proven.
+        rows: The numbers, by name.
+        meaning: What the guarantee means, and what it does not cover.
+        closing: How to check it.
+        commands: The commands that check it.
+    """
     parts = [
         _METADATA,
         "## Privacy",
-        f"**{plain(stated.summary)}**",
-        *(plain(assumption.sentence) for assumption in _not_proven(stated)),
-        table(content.Table(("", ""), tuple(_rows(stated)))),
-        plain(
-            f"Whatever an attacker concludes from the model, the conclusion is at most {_times(stated.epsilon)} times "
-            f"as likely with one {stated.unit} in the training data as without, plus delta = "
-            f"{content.rounded_up(stated.delta)}; and the reverse. The guarantee covers the gradients of {runs}. It "
-            "does not cover other uses of the same data, such as choosing settings by results, other runs, or "
-            "evaluation."
-        ),
-        plain("Anybody can check the certificate, without the data. `minsep statement` lists all assumptions."),
-        f"```bash\n{stated.commands}\n```",
+        f"**{plain(summary)}**",
+        *not_proven,
+        table(content.Table(("", ""), tuple(rows))),
+        plain(meaning),
+        plain(closing),
+        f"```bash\n{commands}\n```",
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _rows(stated: "Statement") -> list[tuple[str, str]]:
-    rows = [
-        ("Epsilon", content.rounded_up(stated.epsilon)),
-        ("Delta", content.rounded_up(stated.delta)),
-        *((name, what) for name, what in content.protected_rows(stated.unit)[:2]),
+def conclusion(epsilon: float, delta: float, unit: str) -> str:
+    """Return what the parameters mean for an attacker, in a sentence."""
+    return (
+        f"Whatever an attacker concludes from the model, the conclusion is at most {_times(epsilon)} times as likely "
+        f"with one {unit} in the training data as without, plus delta = {content.rounded_up(delta)}; and the reverse."
+    )
+
+
+def main_rows(epsilon: float, delta: float, unit: str, curve: Curve) -> list[tuple[str, str]]:
+    """Return the numbers that every block has."""
+    return [
+        ("Epsilon", content.rounded_up(epsilon)),
+        ("Delta", content.rounded_up(delta)),
+        *content.protected_rows(unit)[:2],
         (
             f"True positives of an attacker with {content.percentage(_FALSE_POSITIVES)} false positives, at most",
-            content.percentage(stated.curve.true_positives(_FALSE_POSITIVES)),
+            content.percentage(curve.true_positives(_FALSE_POSITIVES)),
         ),
     ]
+
+
+def _rows(stated: "Statement") -> list[tuple[str, str]]:
+    rows = main_rows(stated.epsilon, stated.delta, stated.unit, stated.curve)
     for place, (run, name) in enumerate(zip(stated.runs, stated.file_names, strict=True), 1):
         number = f" of run {place}" if len(stated.runs) > 1 else ""
         mechanism = run.mechanism
@@ -62,6 +94,8 @@ def _rows(stated: "Statement") -> list[tuple[str, str]]:
             (f"Fingerprint of the mechanism{number}", mechanism.fingerprint),
             (f"Certificate{number}", f"{name}, SHA-256 {run.digest}"),
         ]
+    if stated.booked is not None:
+        rows.append(("Ledger of the dataset", " ".join(stated.booked.sentences)))
     return rows
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from minsep.accounting import Curve
 from minsep.show.statements import content
 from minsep.show.statements.markdown import plain
 
@@ -21,113 +22,161 @@ _NOT_YET = "1900-01-01"  # what the registry's own template says for a date that
 
 
 @dataclass(frozen=True)
-class _Todo:
+class Todo:
     """A field that the curator fills in."""
 
     what: str
     value: Any = "TODO"
 
 
-def as_registry_entry(stated: "Statement") -> str:
+@dataclass(frozen=True)
+class Facts:
+    """What a statement knows of the fields of an entry.
+
+    Attributes:
+        name: What was released, in words. The curator fills it in where it is empty.
+        description: What it is, in a sentence.
+        domain: Which datasets it is about.
+        product: Which kind of product it is.
+        unit: Whose privacy is protected.
+        epsilon: The epsilon of all releases.
+        delta: The delta of all releases.
+        details: What is proven, in sentences.
+        several: Whether there are many releases.
+        post_processing: What the guarantee covers as well, because it is computed from the releases.
+        composition: How the parts compose.
+        mechanisms: What added noise.
+        notes: How to check it, and what is assumed.
+    """
+
+    name: str
+    description: str
+    domain: str
+    product: str | Todo
+    unit: str
+    epsilon: float
+    delta: float
+    details: list[str]
+    several: bool
+    post_processing: str
+    composition: str | list[str]
+    mechanisms: list[str]
+    notes: list[str]
+
+
+def as_registry_entry(facts: Facts) -> str:
     """Return the YAML of the entry."""
-    return "\n".join(_lines(_entry(stated), 0)) + "\n"
+    return "\n".join(_lines(_entry(facts), 0)) + "\n"
 
 
-def _entry(stated: "Statement") -> dict[str, Any]:
-    return {
-        "url_slug": _Todo("update_slug.py of the registry writes it"),
-        "status": "Draft",
-        "tier": 3,
-        "deployment": {
-            "basic": _basic(stated),
-            "dp_variant": {
-                "variant_name": "Approximate DP",
-                "data_domain": _domain(stated),
-                "unprotected_quantities": "The number of examples, the clip norm, the learning rates and all other "
-                "settings of the training are public.",
-            },
-            "privacy_loss": _privacy_loss(stated),
-            "deployment_model": _deployment_model(stated),
-            "accounting": {
-                "post_processing": "Whatever is computed from the noisy gradients: the weights after every step, and "
-                "all outputs of the model.",
-                "composition": _composition(stated),
-            },
-            "implementation": {
-                "preprocessing_and_hyperparameter_tuning": _Todo(
-                    "say what was done, and whether it was accounted for",
-                    "Uses of the data before or beside the training, such as tuning and preprocessing, are not part of "
-                    "the guarantee. TODO",
-                ),
-                "mechanisms": _mechanisms(stated),
-                "justification": _Todo("why these choices"),
-            },
-            "administrative": {
-                "sources": _Todo("links to the model, the certificate and a description"),
-                "notes": _notes(stated),
-                "registry_authors": _Todo("who fills in this entry", ["TODO"]),
-            },
-        },
-    }
-
-
-def _basic(stated: "Statement") -> dict[str, Any]:
+def facts_of(stated: "Statement") -> Facts:
+    """Return what a statement of certificates knows."""
     on = f" on {plain(stated.data)}" if stated.data else ""
-    return {
-        "name": plain(stated.model) if stated.model else _Todo("the name of the model"),
-        "data_curators": _Todo("who publishes the model", ["TODO"]),
-        "intended_use": _Todo("what the model is for"),
-        "data_product_type": "Machine learning model",
-        "data_product_region": _Todo("the region of the data, or whose laws apply"),
-        "description": _Todo("describe the model", f"A model trained with differential privacy{on}. TODO"),
-        "publication_date": _Todo("the date of publication", _NOT_YET),
-    }
-
-
-def _domain(stated: "Statement") -> str:
-    numbers = {run.certificate.num_examples for run in stated.runs}
-    known = [f"{number:,}" for number in numbers if number is not None]
-    size = f"{known[0]} examples" if len(numbers) == len(known) == 1 else "a fixed, public number of examples"
-    return f"Training datasets of {size}" + (f": {plain(stated.data)}." if stated.data else ".")
-
-
-def _privacy_loss(stated: "Statement") -> dict[str, Any]:
-    _, adjacent = content.protected_rows(stated.unit)[1]
-    return {
-        "privacy_unit": stated.unit.capitalize(),
-        "privacy_unit_details": plain(f"Neighbouring datasets: {adjacent}."),
-        "privacy_parameters": {
-            "epsilon": float(content.rounded_up(stated.epsilon)),
-            "delta": float(content.rounded_up(stated.delta)),
-        },
-        "privacy_parameters_details": [
+    return Facts(
+        name=plain(stated.model),
+        description=f"A model trained with differential privacy{on}.",
+        domain=_domain(stated),
+        product="Machine learning model",
+        unit=stated.unit,
+        epsilon=stated.epsilon,
+        delta=stated.delta,
+        details=[
             plain(stated.summary),
-            *_attackers(stated),
+            *attackers(stated.curve),
             *(plain(run.certificate.statement) for run in stated.runs),
         ],
-    }
+        several=len(stated.runs) > 1,
+        post_processing="Whatever is computed from the noisy gradients: the weights after every step, and all outputs "
+        "of the model.",
+        composition=_composition(stated),
+        mechanisms=_mechanisms(stated),
+        notes=_notes(stated),
+    )
 
 
-def _attackers(stated: "Statement") -> list[str]:
-    rates = ((content.percentage(rate), stated.curve.true_positives(rate)) for rate in content.FALSE_POSITIVES)
+def attackers(curve: Curve) -> list[str]:
+    """Return what attackers can have, in sentences."""
+    rates = ((content.percentage(rate), curve.true_positives(rate)) for rate in content.FALSE_POSITIVES)
     return [
         f"An attacker with {false_positives} false positives has at most {content.percentage(rate)} true positives."
         for false_positives, rate in rates
     ]
 
 
-def _deployment_model(stated: "Statement") -> dict[str, Any]:
+def _entry(facts: Facts) -> dict[str, Any]:
+    _, adjacent = content.protected_rows(facts.unit)[1]
+    return {
+        "url_slug": Todo("update_slug.py of the registry writes it"),
+        "status": "Draft",
+        "tier": 3,
+        "deployment": {
+            "basic": {
+                "name": facts.name or Todo("the name of the model"),
+                "data_curators": Todo("who publishes the model", ["TODO"]),
+                "intended_use": Todo("what the model is for"),
+                "data_product_type": facts.product,
+                "data_product_region": Todo("the region of the data, or whose laws apply"),
+                "description": Todo("describe the model", f"{facts.description} TODO"),
+                "publication_date": Todo("the date of publication", _NOT_YET),
+            },
+            "dp_variant": {
+                "variant_name": "Approximate DP",
+                "data_domain": facts.domain,
+                "unprotected_quantities": "The number of examples, the clip norm, the learning rates and all other "
+                "settings of the training are public.",
+            },
+            "privacy_loss": {
+                "privacy_unit": facts.unit.capitalize(),
+                "privacy_unit_details": plain(f"Neighbouring datasets: {adjacent}."),
+                "privacy_parameters": {
+                    "epsilon": float(content.rounded_up(facts.epsilon)),
+                    "delta": float(content.rounded_up(facts.delta)),
+                },
+                "privacy_parameters_details": facts.details,
+            },
+            "deployment_model": _deployment_model(facts),
+            "accounting": {"post_processing": facts.post_processing, "composition": facts.composition},
+            "implementation": {
+                "preprocessing_and_hyperparameter_tuning": Todo(
+                    "say what was done, and whether it was accounted for",
+                    "Uses of the data before or beside the training, such as tuning and preprocessing, are not part of "
+                    "the guarantee. TODO",
+                ),
+                "mechanisms": facts.mechanisms,
+                "justification": Todo("why these choices"),
+            },
+            "administrative": {
+                "sources": Todo("links to the model, the certificate and a description"),
+                "notes": facts.notes,
+                "registry_authors": Todo("who fills in this entry", ["TODO"]),
+            },
+        },
+    }
+
+
+def _domain(stated: "Statement") -> str:
+    numbers = {run.certificate.num_examples for run in stated.runs}
+    return domain(numbers.pop() if len(numbers) == 1 else None, stated.data)
+
+
+def domain(num_examples: int | None, data: str) -> str:
+    """Return which datasets an entry is about."""
+    size = "a fixed, public number of examples" if num_examples is None else f"{num_examples:,} examples"
+    return f"Training datasets of {size}" + (f": {plain(data)}." if data else ".")
+
+
+def _deployment_model(facts: Facts) -> dict[str, Any]:
     return {
         "model_name": "Central",
-        "actors": _Todo(
+        "actors": Todo(
             "name the actors, and say why they are trusted",
             "Whoever runs the training sees the data and keeps keys, seeds, checkpoints and batches secret. Everybody "
             "else sees the output, and is not trusted. TODO",
         ),
-        "release_type": _Todo("check it", "One release" if len(stated.runs) == 1 else "Many releases"),
-        "release_type_details": _Todo("say whether the data will be used again"),
-        "data_source_type": _Todo("check it", "Static"),
-        "access_type": _Todo("check it", "Non-interactive"),
+        "release_type": Todo("check it", "Many releases" if facts.several else "One release"),
+        "release_type_details": Todo("say whether the data will be used again"),
+        "data_source_type": Todo("check it", "Static"),
+        "access_type": Todo("check it", "Non-interactive"),
     }
 
 
@@ -166,7 +215,11 @@ def _notes(stated: "Statement") -> list[str]:
     ]
     assumptions = (item for run in stated.runs for item in content.assumptions(run.certificate, run.mechanism))
     check = "Anybody can check a certificate without the data, with the command `minsep verify`."
-    return [plain(item) for item in (*files, check, *(f"Assumption: {item}" for item in dict.fromkeys(assumptions)))]
+    booked = () if stated.booked is None else stated.booked.sentences
+    return [
+        plain(item)
+        for item in (*files, check, *booked, *(f"Assumption: {item}" for item in dict.fromkeys(assumptions)))
+    ]
 
 
 def _lines(value: dict[str, Any], depth: int) -> list[str]:
@@ -174,7 +227,7 @@ def _lines(value: dict[str, Any], depth: int) -> list[str]:
     lines = []
     for name, item in value.items():
         comment = ""
-        if isinstance(item, _Todo):
+        if isinstance(item, Todo):
             item, comment = item.value, f"  # TODO: {item.what}"
         start = f"{'  ' * depth}{name}:"
         if isinstance(item, dict):
