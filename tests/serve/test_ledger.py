@@ -1,5 +1,6 @@
 """The ledger beside the plans: what the page shows of it, when it reads it again, and that it never writes it."""
 
+import importlib.util
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,21 @@ def test_the_page_shows_the_ledger(
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.is_visible("#budget-link")
     assert Path(book.path).read_bytes() == before
+
+
+@pytest.mark.slow
+def test_axe_finds_nothing(browser: Any, budgeted: tuple[Served, minsep.Ledger]) -> None:
+    if importlib.util.find_spec("axe_playwright_python") is None:
+        pytest.skip("axe-core is not installed: pip install axe-playwright-python.")
+    from axe_playwright_python.sync_playwright import Axe
+
+    server, _ = budgeted
+    for colours in ("light", "dark"):
+        with opened(browser, server, TINY | {"schemes": "poisson"}, colours=colours, bypass_csp=True) as page:
+            page.wait_for_selector("#plan-left")
+            answered(page)
+            found = Axe().run(page, context="#budget").response["violations"]
+            assert [(rule["id"], [node["html"][:200] for node in rule["nodes"]]) for rule in found] == []
 
 
 def test_a_run_planned_with_what_is_left_can_be_booked(browser: Any, budgeted: tuple[Served, minsep.Ledger]) -> None:

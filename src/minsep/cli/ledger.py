@@ -60,7 +60,6 @@ def ledger(
         typer.Option(
             help="Check that the ledger still has the line with this hash, which an earlier call printed: nothing up "
             "to it was lost.",
-            metavar="TEXT",
         ),
     ] = None,
     no_verify: Annotated[
