@@ -1,8 +1,8 @@
 """Plans for runs that were reported: `python -m benchmarks.presets [NAME ...]`, a line of a table for each.
 
 Each preset is planned and certified in a process of its own, which shows its processor time and its peak of memory.
-The error and the noise multiplier of DP-SGD, cyclic Poisson and balls-in-bins stand beside it, as the same plan estimates
-them. `--estimate` certifies nothing.
+The error and the noise multiplier of DP-SGD, cyclic Poisson and balls-in-bins stand beside it, as the same plan
+estimates them. `--estimate` certifies nothing.
 """
 
 import json

@@ -23,7 +23,7 @@ COUNTS = {
     "schemes": lines_of("schemes"),
     "exact": lines_of("exact"),
     "reduction": lines_of("reduction") + lines_of("sequential"),
-    "curves": lines_of("curves", without=["composed", "trials", "tuned"]),
+    "curves": lines_of("curves", without=["composed", "prices", "trials", "tuned"]),
 }
 
 

@@ -79,8 +79,10 @@ def prepare(page):
         made.save(name)
     if page == "docs/statements.md":
         minsep.Ledger.create("budget.json", dataset="digits", epsilon=8.0, delta=1e-5).add(made)
-    with open("mean.json", "w") as file:
-        file.write('{"class_name": "LaplaceDpEvent", "noise_multiplier": 50.0}')
+    minsep.TuningCertificate.of([made], trials=2).save("tuning.json")
+    for name in ("mean.json", "statistics.json"):
+        with open(name, "w") as file:
+            file.write('{"class_name": "LaplaceDpEvent", "noise_multiplier": 50.0}')
     edges = [f"{k},{k // 2}\n{k},{1000 + k // 3}\n" for k in range(600)]
     with open("edges.csv", "w") as file:
         file.writelines(["example,user\n", *edges])

@@ -61,6 +61,11 @@ class Frontier:
         points: The batch sizes that were tried, from small to large.
         chosen: The point that was planned for.
         plan: The plan for the chosen batch size.
+
+    Examples:
+        >>> found = plan_epochs(2000, 4, epsilon=4.0, delta=1e-4, batch_sizes=[200], estimate=True, max_bands=4)
+        >>> found.chosen.iterations, found.chosen == found.points[0]
+        (40, True)
     """
 
     epochs: float
