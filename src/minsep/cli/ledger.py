@@ -176,7 +176,7 @@ def _refuse_repetition(book: Any, items: list[Any]) -> None:
 
 def _items(add: Path | None, event: Path | None) -> tuple[list[Any], str]:
     """Return what is to be added, and what is taken for granted of it."""
-    import minsep
+    from minsep.accounting import read_certificate
     from minsep.reading import read_record
 
     if add is not None and event is not None:
@@ -184,7 +184,7 @@ def _items(add: Path | None, event: Path | None) -> tuple[list[Any], str]:
             f"add is {str(add)!r} and event is {str(event)!r}, but an entry is one of them: omit the other."
         )
     if add is not None:
-        return [minsep.Certificate.load(add)], ""
+        return [read_certificate(add)], ""
     if event is None:
         return [], ""
     record = read_record(event)
