@@ -107,7 +107,8 @@ def test_what_does_not_compose_is_never_added(tmp_path, adaptive):
     other = json.loads(sampled(1).to_json()) | {"date": "2020-01-01"}
     with pytest.raises(ValueError, match="samples of the same seed"):
         book.add(minsep.Certificate.from_json(json.dumps(other)), verify=False)
-    for item in (certificate(num_examples=999), truncated(999)):
+    tuning = minsep.TuningCertificate.of([certificate(num_examples=999)])
+    for item in (certificate(num_examples=999), truncated(999), tuning):
         delta = 1e-3 if adaptive else None
         with pytest.raises(ValueError, match="would be for 1,000 and 999 examples, but all must be about one dataset"):
             book.add(item, delta=delta)

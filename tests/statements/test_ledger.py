@@ -171,7 +171,10 @@ def test_a_forged_certificate_has_no_statement(tmp_path):
 def test_a_statement_of_a_run_names_its_entry(book):
     stated = minsep.statement(certificate(), ledger=book, estimate=False)
     first = book.entries[0]
-    sentence = f"This run is booked in the ledger of the dataset digits: entry 1, first model, added on {first.date}."
+    sentence = (
+        f"This run is booked in the ledger of the dataset digits: entry 1, first model (certificate), "
+        f"added on {first.date}."
+    )
     assert sentence in stated.to_markdown()
     assert "All 2 entries together are" in stated.to_markdown()
     assert first.hash in stated.to_markdown()
@@ -196,7 +199,7 @@ def test_runs_with_one_certificate_need_an_entry_each(book, tmp_path):
     day = both.total.date
     assert (
         f"Run 2 is booked in the ledger of the dataset digits: in one of 2 entries with its certificate (entry 1, "
-        f"first, added on {day}; entry 2, second, added on {day})." in stated
+        f"first (certificate, event), added on {day}; entry 2, second (certificate), added on {day})." in stated
     )
 
 

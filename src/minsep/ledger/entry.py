@@ -139,7 +139,7 @@ def check_item(item: Item, total: Total) -> None:
 
 def examples_of(item: Item) -> int | None:
     """Return the number of examples that an item is for, where that is known."""
-    if isinstance(item, Certificate):
+    if isinstance(item, Certificate | TuningCertificate):
         return item.num_examples
     truncation = item.truncation if isinstance(item, Mechanism) else None
     return None if truncation is None else truncation.num_examples

@@ -106,5 +106,5 @@ def _times(certificate: dict[str, Any], content: Any) -> int:
 
 
 def _in_words(entries: tuple[Entry, ...]) -> str:
-    named = [f"entry {one.index}, {one.name}, added on {one.date}" for one in entries]
+    named = [f"entry {one.index}, {one.name} ({one.kind}), added on {one.date}" for one in entries]
     return named[0] if len(named) == 1 else f"in one of {len(named)} entries with its certificate ({'; '.join(named)})"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from dp_accounting import DpEvent
 
-from minsep.accounting import Curve
+from minsep.accounting import Curve, TuningCertificate
 from minsep.ledger import Balance, Entry
 from minsep.ledger.accounts import MOST_RUNS, rounded_down
 from minsep.mechanism import Mechanism
@@ -16,6 +16,10 @@ _VOUCHED = (
     "Entries without a certificate describe all that was run. Their noise multipliers are relative to the sensitivity "
     "for neighbouring datasets that differ in one {unit}, whose contribution is replaced by zero.",
     "The noise of entries without a certificate is exactly as described: nothing is included for rounding.",
+)
+_SECRET = (
+    "Of each tuning, the list of configurations and the distribution of the number of runs were fixed beforehand, only "
+    "the best run was released, and the number of runs is secret."
 )
 
 
@@ -129,6 +133,8 @@ def _assumptions(balance: Balance) -> Iterator[str]:
                 yield from (assumption.sentence for assumption in item.scheme.assumptions)
             if isinstance(item, Mechanism | DpEvent):
                 yield from (sentence.format(unit=balance.total.unit) for sentence in _VOUCHED)
+            if isinstance(item, TuningCertificate):
+                yield _SECRET
 
 
 def not_proven(balance: Balance) -> list[str]:
