@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import minsep
-from minsep.accounting.importance import ClusteredLaw, LeapingLaw, PlainLaw, TiltedLaw, best_clustered
+from minsep.accounting.importance import ClusteredLaw, LeapingLaw, PlainLaw, TiltedLaw, best_clustered, leaping_law
 from minsep.accounting.pairs import MinSepPair
 from minsep.randomness import Key
 from tests.accounting.importance.test_laws import tuple_weights, uneven
@@ -121,3 +121,26 @@ def test_a_description_gives_the_law_again():
 def test_leaping_laws_draw_from_their_densities(scale, odds, warm):
     law = LeapingLaw(pair_of(7, 3, 4, 0.2, warm, 1.5), "remove", scale, odds)
     assert_draws_have_the_density(law, 4, FALSE_ALARM)
+
+
+def test_leaping_laws_are_for_balls_in_bins_as_well():
+    law = LeapingLaw(pair_of(7, 3, 9, 1.0, True, 1.5), "remove", 2.0, 0.5)
+    assert_draws_have_the_density(law, 4, FALSE_ALARM)
+
+
+@pytest.mark.parametrize("sigma", [0.75, 0.8])
+def test_a_leaping_law_resolves_what_is_far_below_the_reach_of_plain_samples(sigma):
+    """It agrees with a clustered law, and no pilot is needed."""
+    strategy = minsep.BandedToeplitz.optimal(iterations=10_000, bands=16)
+    pair = MinSepPair(strategy, sigma, prob=4e-5, min_sep=16, warm=True)
+    law, clustered = leaping_law(pair, "remove", 1.0), best_clustered(pair, "remove", 1.0)
+    values = []
+    for chunk in range(100):
+        ratio, density = law.draw(Key.from_seed(5), chunk)
+        values.append(np.exp(ratio - density) * np.maximum(-np.expm1(1.0 - ratio), 0.0))
+    values = np.concatenate(values)
+    means = np.concatenate([clustered.draw_values(Key.from_seed(6), chunk, 1.0) for chunk in range(200)])
+    assert 0 < values.mean() < 1e-6
+    assert means.mean() > 0
+    error = math.hypot(*(found.std() / math.sqrt(found.size) for found in (values, means)))
+    assert abs(values.mean() - means.mean()) <= stats.norm.isf(FALSE_ALARM / 2) * error

@@ -13,7 +13,7 @@ from minsep.accounting.importance.base import (
 )
 from minsep.accounting.importance.choice import best_law
 from minsep.accounting.importance.clustered import ClusteredLaw, best_clustered
-from minsep.accounting.importance.leaping import LeapingLaw, may_leap
+from minsep.accounting.importance.leaping import LeapingLaw, leaping_law
 from minsep.accounting.importance.mixed import MixedLaw
 from minsep.accounting.importance.payoff import ALONE, Payoff
 from minsep.accounting.importance.plain import PlainLaw
@@ -47,7 +47,7 @@ __all__ = [
     "best_tangent",
     "law_from",
     "law_in_words",
-    "may_leap",
+    "leaping_law",
     "may_spread",
     "shared",
     "shifted_laws",

@@ -16,6 +16,12 @@ from minsep.core.arrays import FloatArray, Rows
 from minsep.randomness import Key, KeyedWords
 from minsep.randomness.variates import uniforms
 
+_FEWEST_ITERATIONS = 10_000
+_NEIGHBOURS = 5.0  # of a participation, whose columns are nearly its own
+_SHARE_OF_GAIN = 0.85  # other participations and noise do the rest
+_LEAST_SCALE, _MOST_SCALE = 2.5, 12.0
+_LARGEST_EPSILON = 500.0
+
 
 @dataclass(frozen=True)
 class LeapingLaw(ScoredLaw):
@@ -63,7 +69,27 @@ class LeapingLaw(ScoredLaw):
 
 def may_leap(pair: object, direction: Direction) -> bool:
     """Return whether a pair has leaping laws."""
-    return isinstance(pair, MinSepPair) and direction == "remove" and pair.group == 1 and pair.prob < 1
+    return isinstance(pair, MinSepPair) and direction == "remove" and pair.group == 1
+
+
+def leaping_law(pair: object, direction: Direction, epsilon: float) -> LeapingLaw | None:
+    """Return the law for a run of many iterations in which one participation alone can lose epsilon; None otherwise.
+
+    Its parameters follow from the scheme, so that no pilot is needed: about one leap a run, to where the gain of a
+    participation and of its neighbours makes up for its probability.
+    """
+    if not isinstance(pair, MinSepPair) or not may_leap(pair, direction):
+        return None
+    if pair.strategy.iterations < _FEWEST_ITERATIONS:
+        return None
+    squared = 2 * float(pair.half_norms.max())
+    means = pair.mean_participation
+    gain = math.log(math.expm1(min(epsilon, _LARGEST_EPSILON)) / (_NEIGHBOURS * float(means.max())))
+    scale = _SHARE_OF_GAIN * (gain / squared + 0.5)
+    if not _LEAST_SCALE <= scale <= _MOST_SCALE:
+        return None
+    odds = min(1 / float(means.sum()), 1.0)
+    return LeapingLaw(pair, direction, round(scale, 3), round(odds, 6))
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
