@@ -128,19 +128,27 @@ def test_leaping_laws_are_for_balls_in_bins_as_well():
     assert_draws_have_the_density(law, 4, FALSE_ALARM)
 
 
-@pytest.mark.parametrize("sigma", [0.75, 0.8])
-def test_a_leaping_law_resolves_what_is_far_below_the_reach_of_plain_samples(sigma):
-    """It agrees with a clustered law, and no pilot is needed."""
+def test_leaping_means_agree_with_plain_sampling():
+    strategy, epsilon = minsep.BandedToeplitz.optimal(iterations=200, bands=8), 1.0
+    pair = MinSepPair(strategy, 0.5, prob=0.01, min_sep=8, warm=True)
+    found = []
+    for law in (PlainLaw(pair, "remove"), LeapingLaw(pair, "remove", 2.0, 0.5)):
+        draws = [law.draw(Key.from_seed(5), chunk) for chunk in range(20)]
+        ratio, density = (np.concatenate(parts) for parts in zip(*draws, strict=True))
+        values = np.exp(ratio - density) * np.maximum(-np.expm1(epsilon - ratio), 0.0)
+        found.append((values.mean(), values.std() / math.sqrt(values.size)))
+    (one, one_error), (two, two_error) = found
+    assert one > 10 * one_error
+    assert abs(one - two) <= stats.norm.isf(FALSE_ALARM / 2) * math.hypot(one_error, two_error)
+
+
+def test_a_leaping_law_resolves_what_is_far_below_the_reach_of_plain_samples():
     strategy = minsep.BandedToeplitz.optimal(iterations=10_000, bands=16)
-    pair = MinSepPair(strategy, sigma, prob=4e-5, min_sep=16, warm=True)
-    law, clustered = leaping_law(pair, "remove", 1.0), best_clustered(pair, "remove", 1.0)
-    values = []
-    for chunk in range(100):
-        ratio, density = law.draw(Key.from_seed(5), chunk)
-        values.append(np.exp(ratio - density) * np.maximum(-np.expm1(1.0 - ratio), 0.0))
-    values = np.concatenate(values)
-    means = np.concatenate([clustered.draw_values(Key.from_seed(6), chunk, 1.0) for chunk in range(200)])
-    assert 0 < values.mean() < 1e-6
-    assert means.mean() > 0
-    error = math.hypot(*(found.std() / math.sqrt(found.size) for found in (values, means)))
-    assert abs(values.mean() - means.mean()) <= stats.norm.isf(FALSE_ALARM / 2) * error
+    law = leaping_law(MinSepPair(strategy, 0.75, prob=4e-5, min_sep=16, warm=True), "remove", 0.3)
+    draws = [law.draw(Key.from_seed(5), chunk) for chunk in range(100)]
+    ratio, density = (np.concatenate(parts) for parts in zip(*draws, strict=True))
+    values = np.exp(ratio - density) * np.maximum(-np.expm1(0.3 - ratio), 0.0)
+    assert values.mean() < 1e-7
+    assert values.std() / math.sqrt(values.size) < 0.2 * values.mean()
+    short = minsep.BandedToeplitz.optimal(iterations=100, bands=16)
+    assert leaping_law(MinSepPair(short, 0.75, prob=4e-5, min_sep=16, warm=True), "remove", 0.3) is None
