@@ -19,7 +19,7 @@ COUNTS = {
     + lines_of("../core", only=["plain"]),
     "curve": lines_of("certification", only=["curve_checker", "curve_proof", "levels", "errors"]),
     "pairs": lines_of("pairs"),
-    "importance": lines_of("importance", without=["adapted", "mixed", "choice"]),
+    "importance": lines_of("importance", without=["adapted", "mixed", "leaping", "choice"]),
     "schemes": lines_of("schemes"),
     "exact": lines_of("exact"),
     "reduction": lines_of("reduction") + lines_of("sequential"),

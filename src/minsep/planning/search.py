@@ -18,6 +18,7 @@ from minsep.accounting import (
     has_exact_curve,
     has_pair,
 )
+from minsep.accounting.estimation import TYPICAL_SLOPE, guessed_noise_multiplier
 from minsep.core.budget import Budget
 from minsep.core.identity import to_digits
 from minsep.core.progress import Listener, Progress
@@ -35,7 +36,8 @@ _FIRST_SHRINK_PLACE = 3
 _RELATIVE_ERROR_OF_THE_RACE = 1.06  # times the lowest error: what rough estimates leave in the race
 _EXACT_NOISE_TOLERANCE = 0.002
 _SPACING_IN_TYPICAL_LOSSES, _LEAST_SPACING, _MOST_SPACING = 0.04, 1e-4, 4e-3  # a typical loss is that of one step
-_MOST_SAMPLED_ITERATIONS = 50_000
+_MOST_SAMPLED_ITERATIONS = 1_000_000
+_LONG_RUN = 10_000  # iterations from which on an estimate takes longer than a guess by bounds
 _ITERATIONS_WITH_CURVE = range(500, 3_001)  # where a curve takes less time than the plan, which it comes with
 _GUESSED_DIGITS = 2  # of where to look first, so that searches begin at the same place everywhere
 
@@ -94,9 +96,10 @@ class Search:
                 tried.append(replace(candidate, skipped=reason, cut=True))
                 continue
             else:
-                needed = self._estimate(
-                    design, _nearest(known, apart, candidate.bands), _ROUGH_SAMPLES, _ROUGH_LOG_DELTA
-                )
+                guess, slope = _nearest(known, apart, candidate.bands), TYPICAL_SLOPE
+                if self._request.iterations >= _LONG_RUN:
+                    guess, slope = guessed_noise_multiplier(design, self._budget, guess)
+                needed = self._estimate(design, guess, _ROUGH_SAMPLES, _ROUGH_LOG_DELTA, slope=slope)
             known[apart, candidate.bands] = needed
             tried.append(self._measured(candidate, needed))
         return tried
@@ -229,7 +232,13 @@ class Search:
         return calibrated(self._budget) if self._tuned is None else self._tuned.find(calibrated)
 
     def _estimate(
-        self, design: Design, guess: float, samples: int, tolerance: float, budget: Budget | None = None
+        self,
+        design: Design,
+        guess: float,
+        samples: int,
+        tolerance: float,
+        budget: Budget | None = None,
+        slope: float = TYPICAL_SLOPE,
     ) -> float:
         # `remove` is the larger direction wherever we looked; the certificate tests both.
         return estimated_noise_multiplier(
@@ -238,6 +247,7 @@ class Search:
             guess,
             samples,
             0,
+            slope=slope,
             directions=["remove"],
             tolerance=tolerance,
             laws=self._laws,

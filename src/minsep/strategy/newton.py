@@ -1,13 +1,15 @@
-"""Newton's method for a few hundred unknowns.
+"""Newton's method for up to some thousand unknowns.
 
-The linear systems are solved in this thread. A threaded library waits for cores that other work holds: for systems of
-this size that took a hundred times longer than the sums. Compiled code would take longer to load than to run.
+Systems of a few hundred unknowns are solved in this thread. A threaded library waits for cores that other work holds:
+for systems of that size it took a hundred times longer than the sums. Compiled code would take longer to load than to
+run. Larger systems are worth the wait.
 """
 
 import math
 from collections.abc import Callable
 
 import numpy as np
+from scipy import linalg
 
 from minsep.core.arrays import FloatArray
 
@@ -16,6 +18,7 @@ _MOST_HALVINGS = 50
 _SUFFICIENT = 1e-4  # share of the decrease that the slope promises
 _FIRST_SHIFT, _SHIFT_FACTOR = 1e-3, 10.0
 _ROUNDING = 1e-14
+_MOST_IN_THIS_THREAD = 512  # unknowns
 
 
 def minimise(
@@ -65,6 +68,8 @@ def _descent(hessian: FloatArray, gradient: FloatArray) -> FloatArray:
     scale = float(np.abs(np.diag(hessian)).mean())
     while (factor := _cholesky(hessian + shift * scale * np.eye(gradient.size))) is None:
         shift = max(_FIRST_SHIFT, _SHIFT_FACTOR * shift)
+    if gradient.size > _MOST_IN_THIS_THREAD:
+        return np.asarray(linalg.cho_solve((factor, True), -gradient, check_finite=False))
     step = -gradient
     for i in range(step.size):
         step[i] = (step[i] - _dot(factor[i, :i], step[:i])) / factor[i, i]
@@ -75,6 +80,9 @@ def _descent(hessian: FloatArray, gradient: FloatArray) -> FloatArray:
 
 def _cholesky(matrix: FloatArray) -> FloatArray | None:
     """Return the lower triangular factor of a symmetric matrix, or None if it is not positive definite."""
+    if len(matrix) > _MOST_IN_THIS_THREAD:
+        factor, failed = linalg.lapack.dpotrf(matrix, lower=1, clean=1)
+        return None if failed else factor
     factor = np.zeros_like(matrix)
     for j in range(len(matrix)):
         column = matrix[j:, j] - np.einsum("ij,j->i", factor[j:, :j], factor[j, :j])

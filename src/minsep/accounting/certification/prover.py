@@ -29,6 +29,7 @@ from minsep.accounting.importance import (
     DEFAULT_MEMORY,
     BoundedLaw,
     PlainLaw,
+    best_clustered,
     best_law,
     best_tangent,
     law_from,
@@ -52,6 +53,8 @@ _VALUES_IN_A_MINUTE = 1.2e9  # samples times iterations: under a minute
 # A test is slow if, after this share of its samples, its growth would reach less than that share of the target.
 _LEAST_SHARE_OF_SAMPLES, _LEAST_SHARE_OF_TARGET = 0.25, 0.65
 _MOST_BYTES = 1 << 50
+_MANY_LEVELS = 1e4  # of a bound, in levels, above which another law is looked for
+_WORTH_OTHER_SAMPLES = 0.7  # by which the logarithm of its bound must be less
 _OUTLOOK_SAMPLES, _FEWEST_POSITIVE = 2_000, 10  # samples that give an outlook
 
 
@@ -284,7 +287,14 @@ def _chosen_law(
     alongside: Alongside,
     compute: Compute,
 ) -> BoundedLaw:
-    return best_law(pair, direction, epsilon, memory, enough, alongside.payoff(direction))
+    payoff = alongside.payoff(direction)
+    law = best_law(pair, direction, epsilon, memory, enough, payoff)
+    if law.log_bound(epsilon) <= math.log(max(_MANY_LEVELS * enough, 1e-300)):
+        return law
+    clustered = best_clustered(pair, direction, epsilon, payoff)
+    if clustered is None or not clustered.log_bound(epsilon) < law.log_bound(epsilon) - _WORTH_OTHER_SAMPLES:
+        return law
+    return clustered
 
 
 def _variance(law: BoundedLaw, epsilon: float, level: float, seed: int, compute: Compute) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from minsep.accounting.directions import DIRECTIONS, Direction
 from minsep.accounting.estimation.sampling import Sampling
 from minsep.accounting.exact import PldCurve
-from minsep.accounting.importance import Law, TiltedLaw, affordable
+from minsep.accounting.importance import Law, LeapingLaw, TiltedLaw, affordable, best_clustered
 from minsep.accounting.reduction import best_reduction, shift_of
 from minsep.accounting.schemes import pair_of
 from minsep.core.budget import Budget
@@ -30,6 +30,9 @@ _SLOPE_RATIO = 1.02  # of two noise multipliers that give a slope
 _STEEPEST_SLOPE = 300.0
 _GUESS_LOG_TOLERANCE = 1.0
 _GUESS_LAWS = ((2, 1.0), (2, 1.5), (2, 2.5), (3, 1.0), (3, 1.5))  # copies and tilts of laws whose bounds give a guess
+_FEWEST_ITERATIONS_OF_CLUSTERS = 10_000  # with fewer, few copies give a bound at once
+_CLUSTERED_LOG_EXCESS = 8.0  # by which the logarithm of the bound of a clustered law typically exceeds that of delta
+_CLUSTERED_SLOPE = -40.0  # the steepest that is believed: bounds jump where the number of copies changes
 _NEAR_LOG_EXCESS = 0.5  # within which few samples are not enough
 
 
@@ -181,7 +184,9 @@ class _Estimates:
                 for direction in directions or self.directions
             ]
             value, stderr = max((float(means[0]), float(stderrs[0])) for means, stderrs in found)
-            if stderr <= _RELATIVE_ERROR_OF_A_REUSED_LAW * value:
+            # A leaping law is the same again.
+            leaping = any(isinstance(law, LeapingLaw) for law in sampling.laws.values())
+            if leaping or stderr <= _RELATIVE_ERROR_OF_A_REUSED_LAW * value:
                 self.laws.update(sampling.laws)
                 break
         return math.log(max(value, 1e-300) / self.level)
@@ -190,8 +195,9 @@ class _Estimates:
 def guessed_noise_multiplier(design: Design, budget: Budget, guess: float) -> tuple[float, float]:
     """Return the noise multiplier at which a proven bound on delta is that of the budget, and its slope there.
 
-    That is a start, found in no time. It is at most `guess`, and that where no bound is known. For users it is that of
-    one of their examples.
+    In long runs it is where the bound is as far above the budget as it typically is above delta. That is a start, found
+    in little time. It is at most `guess`, and that where no bound is known. For users it is that of one of their
+    examples.
     """
     whole = replace(design, truncation=None)
 
@@ -201,10 +207,16 @@ def guessed_noise_multiplier(design: Design, budget: Budget, guess: float) -> tu
         if pair.tiltable is None or pair.upper_bound or shift.vanishes:
             return 0.0
         single = pair.tiltable.single
+        if design.strategy.iterations >= _FEWEST_ITERATIONS_OF_CLUSTERS:
+            law = best_clustered(single, "remove", shift.epsilon)
+            if law is not None:
+                typical = law.log_bound(shift.epsilon) - _CLUSTERED_LOG_EXCESS
+                return typical + math.log(shift.factor) - math.log(budget.delta)
         tilted = [TiltedLaw(single, "remove", *law) for law in _GUESS_LAWS if affordable(single, law[0])]
         bound = min((law.log_bound(shift.epsilon) for law in tilted), default=math.log(budget.delta))
         return bound + math.log(shift.factor) - math.log(budget.delta)
 
     found = min(noise_at_target(log_excess, guess, _GUESS_LOG_TOLERANCE), guess)
     slope = (log_excess(found * _SLOPE_RATIO) - log_excess(found)) / math.log(_SLOPE_RATIO)
-    return found, min(slope, TYPICAL_SLOPE) if math.isfinite(slope) else TYPICAL_SLOPE
+    steepest = _CLUSTERED_SLOPE if design.strategy.iterations >= _FEWEST_ITERATIONS_OF_CLUSTERS else -math.inf
+    return found, min(max(slope, steepest), TYPICAL_SLOPE) if math.isfinite(slope) else TYPICAL_SLOPE

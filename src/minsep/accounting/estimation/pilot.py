@@ -177,7 +177,8 @@ class _Pool:
         """Return the law of the family that is closest to the ideal one at an epsilon, as far as the samples show."""
         log_weights = self._log_weights(aim)
         weights = np.exp(log_weights - log_weights.max())
-        relevant = np.argsort(-weights, kind="stable")[:_MOST_RELEVANT]
+        most = min(_MOST_RELEVANT, _MOST_VALUES // self.pair.strategy.iterations + _FEWEST)
+        relevant = np.argsort(-weights, kind="stable")[:most]
         relevant = relevant[weights[relevant] > _RELEVANT]
         weights = weights[relevant] / weights[relevant].sum()
         both = np.append(relevant, relevant[-1:]) if relevant.size % 2 else relevant

@@ -17,13 +17,16 @@ from minsep.accounting.importance import (
     AdaptedLaw,
     AllocatedLaw,
     Law,
+    LeapingLaw,
     MixedLaw,
     PlainLaw,
     TiltedLaw,
     affordable,
     best_allocated,
+    best_clustered,
     best_law,
     best_tangent,
+    leaping_law,
     may_spread,
     shared,
 )
@@ -194,6 +197,8 @@ class Sampling:
     def _law_for(self, direction: Direction, epsilons: FloatArray) -> Law:
         """Return one sampling law for all these epsilons."""
         given = self.laws.get(direction) if self._given else None
+        if isinstance(given, LeapingLaw):
+            given = None  # another one is found at once
         pair = self.pair.tiltable
         if pair is not None:
             if isinstance(given, AdaptedLaw):
@@ -206,7 +211,9 @@ class Sampling:
         count = min(2 + round((high - low) / 2), _MOST_PARTS)
         parts = [self.law(direction, epsilon) for epsilon in np.linspace(low, high, count)]
         distinct = tuple(
-            dict.fromkeys(part for part in parts if isinstance(part, AdaptedLaw | AllocatedLaw | TiltedLaw))
+            dict.fromkeys(
+                part for part in parts if isinstance(part, AdaptedLaw | AllocatedLaw | LeapingLaw | TiltedLaw)
+            )
         )
         return MixedLaw(distinct) if len(distinct) > 1 else parts[-1]
 
@@ -218,6 +225,9 @@ class Sampling:
             return best_allocated(allocation, epsilon)
         if self.method == "plain" or tiltable is None:
             return PlainLaw(self.pair, direction)
+        leaping = leaping_law(self.pair, direction, epsilon)
+        if leaping is not None:
+            return leaping
         pilot = run_pilot(tiltable, direction, epsilon, self._key.derive("pilot"), self._compute)
         self._pilots[direction, epsilon] = pilot
         return pilot.law
@@ -274,7 +284,9 @@ class Sampling:
             return pair.moments.best(epsilon)[0]
         if (pair.allocation is None and pair.tiltable is None) or pair.upper_bound:
             return None
-        bound = math.exp(best_law(pair, direction, epsilon).log_bound(epsilon))
+        log_bound = best_law(pair, direction, epsilon).log_bound(epsilon)
+        clustered = best_clustered(pair, direction, epsilon)
+        bound = math.exp(log_bound if clustered is None else min(clustered.log_bound(epsilon), log_bound))
         if direction == "add":
             bound = min(bound, best_tangent(pair, epsilon)[0])
         return bound

@@ -12,6 +12,8 @@ from minsep.accounting.importance.base import (
     upward_values,
 )
 from minsep.accounting.importance.choice import best_law
+from minsep.accounting.importance.clustered import ClusteredLaw, best_clustered
+from minsep.accounting.importance.leaping import LeapingLaw, leaping_law
 from minsep.accounting.importance.mixed import MixedLaw
 from minsep.accounting.importance.payoff import ALONE, Payoff
 from minsep.accounting.importance.plain import PlainLaw
@@ -27,7 +29,9 @@ __all__ = [
     "AdaptedLaw",
     "AllocatedLaw",
     "BoundedLaw",
+    "ClusteredLaw",
     "Law",
+    "LeapingLaw",
     "MixedLaw",
     "Payoff",
     "PlainLaw",
@@ -38,10 +42,12 @@ __all__ = [
     "add_bound",
     "affordable",
     "best_allocated",
+    "best_clustered",
     "best_law",
     "best_tangent",
     "law_from",
     "law_in_words",
+    "leaping_law",
     "may_spread",
     "shared",
     "shifted_laws",
