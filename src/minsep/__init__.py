@@ -58,7 +58,10 @@ if TYPE_CHECKING:
     from minsep.show.statements import statement as statement
     from minsep.strategy import BandedInverseToeplitz as BandedInverseToeplitz
     from minsep.strategy import BandedToeplitz as BandedToeplitz
+    from minsep.strategy import BufferedToeplitz as BufferedToeplitz
     from minsep.strategy import Dense as Dense
+    from minsep.strategy import GammaBIFR as GammaBIFR
+    from minsep.strategy import LambdaCGD as LambdaCGD
     from minsep.strategy import Workload as Workload
     from minsep.tuning import Tuning as Tuning
     from minsep.tuning import tune as tune
@@ -71,6 +74,7 @@ _PACKAGE_OF = {
     "BandedToeplitz": "strategy",
     "Bounded": "attribution",
     "Budget": "core.budget",
+    "BufferedToeplitz": "strategy",
     "Calibration": "accounting",
     "Certificate": "accounting",
     "Composition": "accounting",
@@ -80,6 +84,8 @@ _PACKAGE_OF = {
     "Dense": "strategy",
     "Design": "mechanism",
     "Estimate": "accounting",
+    "GammaBIFR": "strategy",
+    "LambdaCGD": "strategy",
     "Ledger": "ledger",
     "Mechanism": "mechanism",
     "MinSep": "participation",

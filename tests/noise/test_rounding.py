@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -131,6 +132,38 @@ def test_the_chance_of_the_theorem_covers_a_walk_of_bounded_steps():
         errors = rounding_reserve._relative_errors(STRATEGY)
         variance = values / 2 * sum(2 * a**2 + 2 * math.sqrt(math.pi / 2) * a * b + b**2 for a, b, _ in errors)
         assert stats.norm.sf((x - variance / 2) / math.sqrt(variance)) < chance
+
+
+@pytest.mark.parametrize("buffers", [1, 3])
+def test_the_error_of_buffers_is_below_its_bound(buffers):
+    """Lemma 7: buffers in float64 beside the same ones in exact fractions, for rows as a run makes them."""
+    strategy = minsep.BufferedToeplitz.optimal(iterations=400, buffers=buffers)
+    recurrence = strategy.recurrence()
+    law, steps = recurrence.buffers, 3000.0
+    bound = rounding_reserve._error_of_buffers(strategy, law, steps) * 2.0**-53
+    generator = np.random.default_rng(0)
+    exact, held = [Fraction(0)] * buffers, np.zeros(buffers)
+    decays, weights = (list(map(Fraction, numbers.tolist())) for numbers in (law.decays, law.weights))
+    worst = 0.0
+    for _ in range(strategy.iterations):
+        total = 0.0
+        for weight, buffer in zip(law.weights.tolist(), held.tolist(), strict=True):
+            total += weight * buffer
+        truth = sum(w * b for w, b in zip(weights, exact, strict=True))
+        worst = max(worst, abs(float(Fraction(total) - truth)))
+        row = float(np.rint(total + steps * law.of_normals * generator.standard_normal()))
+        held = law.decays * held + row
+        exact = [decay * buffer + Fraction(row) for decay, buffer in zip(decays, exact, strict=True)]
+        # Denominators would grow without end; what is cut is far below a rounding error of float64.
+        exact = [Fraction(round(value * 2**200), 2**200) for value in exact]
+    assert bound / 1e4 < worst < bound
+
+
+def test_buffers_cost_no_more_than_rows():
+    buffered = minsep.BufferedToeplitz.optimal(iterations=2000, buffers=4)
+    assert rounding_cost(buffered, 1e9, 1e-15)[0] < 1.2 * rounding_cost(STRATEGY, 1e9, 1e-15)[0]
+    long = minsep.BufferedToeplitz([1 - 1e-6], [0.01], iterations=2000)
+    assert rounding_cost(long, 1e9, 1e-15)[0] < 10 * rounding_cost(STRATEGY, 1e9, 1e-15)[0]
 
 
 def test_runs_about_which_nothing_is_proven_are_refused():

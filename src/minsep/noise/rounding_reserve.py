@@ -11,8 +11,10 @@ import numpy as np
 
 from minsep.core import validation as validate
 from minsep.core.budget import Budget
-from minsep.noise.grid import FINENESS, SMOOTHING, reach_of
+from minsep.noise.grid import DEVIATIONS, FINENESS, SMOOTHING, reach_of
 from minsep.strategy import Strategy
+from minsep.strategy.inverse_banded import powers
+from minsep.strategy.recurrence import Buffers
 
 DEFAULT_VALUES = 10**10
 """Released values (model size times iterations) that a certificate covers if it is not told how many there are."""
@@ -143,14 +145,37 @@ def _relative_errors(strategy: Strategy) -> list[tuple[float, float, float]]:
         moved = 2.2 * finest * float(sizes.sum()) / float(sizes[0]) / SMOOTHING  # by an error of a normal variate
         shift = moved * in_row
         return [(sharp + shift, sharp + shift, shape + moved * (1 + _RADIUS) / 4.3)]
-    window, diagonal = recurrence.window, strategy.diagonal
+    diagonal = strategy.diagonal
     largest, least = float(diagonal.max()), float(diagonal.min())
     cells = finest * largest / least + shape
     reach = reach_of(strategy, largest * finest)
-    shift = 2.2 * (window + 3) * _UNIT * strategy.largest_row_sum / least * reach / (finest / 2)
+    if recurrence.buffers is None:
+        of_mean = (recurrence.window + 3) * strategy.largest_row_sum / least * reach
+    else:
+        of_mean = _error_of_buffers(strategy, recurrence.buffers, largest * finest)
+    shift = 2.2 * of_mean * _UNIT / (finest / 2)
     slope = 4.3 * cells * (NORMAL_ERROR + 4 * _UNIT) + shift
     offset = 4.3 * cells * (_UNIT * (reach + 1) / (finest / 2) + NORMAL_ERROR / 100) + shift
     return [(slope, offset, cells), (sharp, sharp, shape)]
+
+
+def _error_of_buffers(strategy: Strategy, buffers: Buffers, steps: float) -> float:
+    """Return a bound on the error of what the buffers add to a row, in units of the last place (Lemma 7).
+
+    Args:
+        strategy: The strategy.
+        buffers: Its buffers.
+        steps: The noise multiplier in steps of the grid.
+    """
+    total, count = 0.0, buffers.decays.size
+    for decay, weight in zip(buffers.decays.tolist(), np.abs(buffers.weights).tolist(), strict=True):
+        held = strategy.solve(powers(decay, strategy.iterations))  # column of what is in the buffer, as a filter of Z
+        with np.errstate(over="ignore", invalid="ignore"):
+            norm, absolute = float(np.linalg.norm(held)), float(np.abs(held).sum())
+        most = DEVIATIONS * steps * norm + 0.5 * float(strategy.diagonal.max()) * absolute
+        rounds = min(1 / (1 - decay), strategy.iterations)  # how many steps' errors are in the buffer
+        total += weight * most * (2.1 * rounds + count + 3)
+    return total
 
 
 def _gaps(strategy: Strategy, values: float) -> float:
