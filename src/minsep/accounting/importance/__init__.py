@@ -14,6 +14,7 @@ from minsep.accounting.importance.base import (
 from minsep.accounting.importance.choice import best_law
 from minsep.accounting.importance.mixed import MixedLaw
 from minsep.accounting.importance.payoff import ALONE, Payoff
+from minsep.accounting.importance.placed import FEW_TUPLES, PlacedLaw, best_placed, countable
 from minsep.accounting.importance.plain import PlainLaw
 from minsep.accounting.importance.shifted import ShiftedLaw, shifted_laws
 from minsep.accounting.importance.tangents import add_bound, best_tangent, tangents
@@ -24,12 +25,14 @@ from minsep.core.registry import load_variants
 __all__ = [
     "ALONE",
     "DEFAULT_MEMORY",
+    "FEW_TUPLES",
     "AdaptedLaw",
     "AllocatedLaw",
     "BoundedLaw",
     "Law",
     "MixedLaw",
     "Payoff",
+    "PlacedLaw",
     "PlainLaw",
     "ScoredLaw",
     "ShiftedLaw",
@@ -39,7 +42,9 @@ __all__ = [
     "affordable",
     "best_allocated",
     "best_law",
+    "best_placed",
     "best_tangent",
+    "countable",
     "law_from",
     "law_in_words",
     "may_spread",
