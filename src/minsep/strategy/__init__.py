@@ -8,6 +8,7 @@ from minsep.strategy.buffered_toeplitz import BufferedToeplitz
 from minsep.strategy.dense import Dense
 from minsep.strategy.gamma_bifr import GammaBIFR
 from minsep.strategy.lambda_cgd import LambdaCGD
+from minsep.strategy.recipe import Recipe, Setting, recipes
 from minsep.strategy.workload import SCHEDULES, Workload
 
 __all__ = [
@@ -18,8 +19,11 @@ __all__ = [
     "Dense",
     "GammaBIFR",
     "LambdaCGD",
+    "Recipe",
+    "Setting",
     "Strategy",
     "Workload",
+    "recipes",
     "strategy_from",
 ]
 

@@ -9,9 +9,10 @@ from minsep.core.arrays import FloatArray
 from minsep.core.identity import Description
 from minsep.strategy import optimum, series
 from minsep.strategy.banded_toeplitz import sizes
-from minsep.strategy.base import recorded
+from minsep.strategy.base import Strategy, recorded
 from minsep.strategy.grid import on_grid
 from minsep.strategy.inverse_banded import InverseBanded, powers
+from minsep.strategy.recipe import Recipe, Setting, doubling_bands
 from minsep.strategy.sensitivity import most_participations
 
 
@@ -135,9 +136,9 @@ class BandedInverseToeplitz(InverseBanded):
 
         Examples:
             >>> BandedInverseToeplitz.square_root(iterations=100, bands=4).in_words
-            'an inverse of 4 bands'
+            'banded inverse of 4 bands'
         """
-        return f"an inverse of {self.inverse_bands} band{'s' if self.inverse_bands > 1 else ''}"
+        return f"banded inverse of {self.inverse_bands} band{'s' if self.inverse_bands > 1 else ''}"
 
     def describe(self) -> Description:
         """Return the strategy as plain data."""
@@ -161,3 +162,38 @@ class BandedInverseToeplitz(InverseBanded):
 
     def __repr__(self) -> str:
         return f"BandedInverseToeplitz(iterations={self.iterations}, inverse_bands={self.inverse_bands})"
+
+
+class BandedInverseRecipe(Recipe):
+    """The best banded inverse, with 4, 8, 16 and 32 bands; with two it is lambda-CGD."""
+
+    kind = BandedInverseToeplitz.kind
+    words = "banded inverse"
+    place = 30
+
+    @classmethod
+    def sizes(cls, max_bands: int) -> list[int]:
+        """Return numbers of bands of the inverse."""
+        return doubling_bands(max_bands)
+
+    @classmethod
+    def strategy(cls, size: int, setting: Setting) -> BandedInverseToeplitz | None:
+        """Return the best strategy for prefix sums without amplification."""
+        if size > setting.iterations:
+            return None
+        return BandedInverseToeplitz.optimal(
+            iterations=setting.iterations,
+            bands=size,
+            min_sep=setting.min_sep,
+            participations=setting.participations,
+        )
+
+    @classmethod
+    def size_of(cls, strategy: Strategy) -> int:
+        """Return the number of bands of the inverse."""
+        return strategy.drawn_rows
+
+    @classmethod
+    def name(cls, size: int) -> str:
+        """Return the kind with its bands, in words."""
+        return f"{cls.words} of {size} bands"

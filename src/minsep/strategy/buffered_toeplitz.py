@@ -9,13 +9,14 @@ from numpy.typing import ArrayLike
 from minsep.core import validation as validate
 from minsep.core.arrays import FloatArray
 from minsep.core.identity import Description
-from minsep.strategy.base import norm_of, read_only, rows_of, unit_norm
+from minsep.strategy.base import Strategy, norm_of, read_only, rows_of, unit_norm
 from minsep.strategy.buffered_optimum import buffered
+from minsep.strategy.dampable import Dampable
 from minsep.strategy.grid import to_mantissa
 from minsep.strategy.inverse_banded import powers
+from minsep.strategy.recipe import Recipe, Setting
 from minsep.strategy.recurrence import BufferedRecurrence, Buffers
 from minsep.strategy.sensitivity import most_participations
-from minsep.strategy.toeplitz import Toeplitz
 from minsep.strategy.workload import Workload
 
 MOST_BUFFERS = 16
@@ -24,7 +25,7 @@ _LEAST_LOG_GAP = 0.01  # of the distances of two decays from 1, below which one 
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class BufferedToeplitz(Toeplitz):
+class BufferedToeplitz(Dampable):
     """A buffered linear Toeplitz strategy (BLT): C has few parameters, and its noise needs few buffers.
 
     Up to scale, C has the coefficients c_0 = 1 and c_k = sum_i `scales[i]` `decays[i]`^(k-1), and row t of the noise is
@@ -204,3 +205,48 @@ class BufferedToeplitz(Toeplitz):
     def __repr__(self) -> str:
         decays, scales = ([float(f"{value:.5g}") for value in values] for values in (self.decays, self.scales))
         return f"BufferedToeplitz({decays}, {scales}, iterations={self.iterations})"
+
+
+class BufferedRecipe(Recipe):
+    """BLT, with one buffer up to four."""
+
+    kind = BufferedToeplitz.kind
+    words = "BLT"
+    place = 40
+
+    @classmethod
+    def sizes(cls, max_bands: int) -> list[int]:
+        """Return numbers of buffers."""
+        return [1, 2, 3, 4] if max_bands >= 2 else []
+
+    @classmethod
+    def strategy(cls, size: int, setting: Setting) -> BufferedToeplitz | None:
+        """Return the best strategy without amplification; None if fewer buffers are as good."""
+        found = BufferedToeplitz.optimal(
+            iterations=setting.iterations,
+            buffers=size,
+            min_sep=setting.min_sep,
+            participations=setting.participations,
+            workload=setting.workload,
+        )
+        return found if found.buffers == size else None
+
+    @classmethod
+    def size_of(cls, strategy: Strategy) -> int:
+        """Return the number of buffers."""
+        return strategy.noise_rows
+
+    @classmethod
+    def name(cls, size: int) -> str:
+        """Return the kind with its buffers, in words."""
+        return f"{cls.words} of {size} buffer{'s' if size > 1 else ''}"
+
+    @classmethod
+    def noise_bytes(cls, size: int) -> int:
+        """Return eight bytes for each buffer."""
+        return 8 * size
+
+    @classmethod
+    def drawn_rows(cls, size: int) -> int:
+        """Return 1: no row is drawn again."""
+        return 1

@@ -6,8 +6,10 @@ from minsep.core import validation as validate
 from minsep.core.identity import Description
 from minsep.strategy import series
 from minsep.strategy.banded_toeplitz import sizes
+from minsep.strategy.base import Strategy
 from minsep.strategy.inverse_banded import InverseBanded, powers
 from minsep.strategy.ladder import best_rung
+from minsep.strategy.recipe import Recipe, Setting, doubling_bands
 from minsep.strategy.sensitivity import most_participations
 from minsep.strategy.workload import Workload
 
@@ -136,3 +138,39 @@ class GammaBIFR(InverseBanded):
     def __repr__(self) -> str:
         decaying = "" if self.decay == 1 else f", decay={self.decay:g}"
         return f"GammaBIFR({self.gamma:g}, bands={self.inverse_bands}, iterations={self.iterations}{decaying})"
+
+
+class GammaBIFRRecipe(Recipe):
+    """gamma-BIFR, with 4, 8, 16 and 32 bands of its inverse."""
+
+    kind = GammaBIFR.kind
+    words = "gamma-BIFR"
+    place = 20
+
+    @classmethod
+    def sizes(cls, max_bands: int) -> list[int]:
+        """Return numbers of bands of the inverse."""
+        return doubling_bands(max_bands)
+
+    @classmethod
+    def strategy(cls, size: int, setting: Setting) -> GammaBIFR | None:
+        """Return the strategy with the best gamma without amplification."""
+        if size > setting.iterations:
+            return None
+        return GammaBIFR.optimal(
+            iterations=setting.iterations,
+            bands=size,
+            min_sep=setting.min_sep,
+            participations=setting.participations,
+            workload=setting.workload,
+        )
+
+    @classmethod
+    def size_of(cls, strategy: Strategy) -> int:
+        """Return the number of bands of the inverse."""
+        return strategy.drawn_rows
+
+    @classmethod
+    def name(cls, size: int) -> str:
+        """Return the kind with its bands, in words."""
+        return f"{cls.words} of {size} bands"

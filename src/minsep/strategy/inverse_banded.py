@@ -9,11 +9,11 @@ from minsep.core import validation as validate
 from minsep.core.arrays import FloatArray
 from minsep.strategy import series
 from minsep.strategy.base import norm_of, read_only, rows_of
+from minsep.strategy.dampable import Dampable
 from minsep.strategy.recurrence import MovingSum
-from minsep.strategy.toeplitz import Toeplitz
 
 
-class InverseBanded(Toeplitz):
+class InverseBanded(Dampable):
     """A Toeplitz strategy with C^-1 banded and C non-negative, scaled to unit column norm.
 
     Its noise needs only the last `inverse_bands` rows of Z, which are drawn again, so that nothing is stored. C itself
@@ -45,16 +45,6 @@ class InverseBanded(Toeplitz):
         object.__setattr__(self, "coefficients", read_only(column / norm))
         object.__setattr__(self, "noise_coefficients", read_only(values * norm))
         object.__setattr__(self, "iterations", iterations)
-
-    @abstractmethod
-    def damped(self, factor: float) -> "InverseBanded":
-        """Return the strategy with coefficient k of C and of C^-1 times the k-th power of a factor, rescaled to norm 1.
-
-        Participations of one example then overlap less: see docs/planning.md.
-
-        Args:
-            factor: The factor, above 0 and at most 1.
-        """
 
     @abstractmethod
     def _first(self, iterations: int) -> "InverseBanded":

@@ -7,8 +7,10 @@ import numpy as np
 
 from minsep.core import validation as validate
 from minsep.core.identity import Description
+from minsep.strategy.base import Strategy
 from minsep.strategy.inverse_banded import InverseBanded
 from minsep.strategy.ladder import best_rung
+from minsep.strategy.recipe import Recipe, Setting
 from minsep.strategy.sensitivity import most_participations
 from minsep.strategy.workload import Workload
 
@@ -126,3 +128,36 @@ class LambdaCGD(InverseBanded):
 
     def __repr__(self) -> str:
         return f"LambdaCGD({self.correlation:g}, iterations={self.iterations})"
+
+
+class LambdaCGDRecipe(Recipe):
+    """lambda-CGD, of which there is one size."""
+
+    kind = LambdaCGD.kind
+    words = "lambda-CGD"
+    place = 10
+
+    @classmethod
+    def sizes(cls, max_bands: int) -> list[int]:
+        """Return the two bands of its inverse."""
+        return [2] if max_bands >= 2 else []
+
+    @classmethod
+    def strategy(cls, size: int, setting: Setting) -> LambdaCGD:
+        """Return the strategy with the best lambda without amplification."""
+        return LambdaCGD.optimal(
+            iterations=setting.iterations,
+            min_sep=setting.min_sep,
+            participations=setting.participations,
+            workload=setting.workload,
+        )
+
+    @classmethod
+    def size_of(cls, strategy: Strategy) -> int:
+        """Return 2."""
+        return 2
+
+    @classmethod
+    def name(cls, size: int) -> str:
+        """Return the kind."""
+        return cls.words
