@@ -1,6 +1,6 @@
-"""What a certified curve is worth, and composition beside dp_accounting: `python -m benchmarks.bill`.
+"""What a certified curve is worth, composition beside dp_accounting, and tuning: `python -m benchmarks.bill`.
 
-About three minutes on two cores; `--quick` takes a smaller plan and some seconds.
+About four minutes on two cores; `--quick` takes a smaller plan and one to two minutes.
 """
 
 import math
@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 import minsep
+from benchmarks import tuning
 from minsep.accounting.curves import Curve, PointCurve, compose_curves
 
 RATES = (0.001, 0.01, 0.1)
@@ -54,7 +55,7 @@ def least(curve: Curve, delta: float) -> str:
         return "-"
 
 
-def of_one_plan(quick: bool) -> Table:
+def of_one_plan(quick: bool) -> list[Table]:
     setting = SETTINGS[quick]
     plan, seconds = timed(lambda: minsep.plan(**setting, seed=1, curve=True))
     without, shorter = timed(lambda: minsep.plan(**setting, seed=1, curve=False))
@@ -86,7 +87,7 @@ def of_one_plan(quick: bool) -> Table:
             other = least(Curve(compose_curves([(guess.exact, runs)])), delta)
             row = [one, f"{together.epsilon:.2f}", other, f"{took:.2f}"]
             table.add_row(f"epsilon of {runs} runs, delta 2e-5 {name}", *row)
-    return table
+    return [table, tuning.of_one_curve(curved.curve, curved.delta)]
 
 
 def cases(quick: bool) -> list[tuple[str, list[Any], list[tuple[Any, int]]]]:
@@ -127,8 +128,8 @@ def beside_dp_accounting(quick: bool) -> Table:
 
 def main(quick: bool) -> None:
     console = Console(width=150)
-    console.print(beside_dp_accounting(quick))
-    console.print(of_one_plan(quick))
+    for table in (beside_dp_accounting(quick), *tuning.tables(), *of_one_plan(quick)):
+        console.print(table)
 
 
 if __name__ == "__main__":

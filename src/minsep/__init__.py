@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from minsep.accounting import Curve as Curve
     from minsep.accounting import Estimate as Estimate
     from minsep.accounting import PrivacyCurve as PrivacyCurve
+    from minsep.accounting import TuningCertificate as TuningCertificate
     from minsep.accounting import Verification as Verification
     from minsep.accounting import calibrate as calibrate
     from minsep.accounting import certify as certify
@@ -49,9 +50,11 @@ if TYPE_CHECKING:
     from minsep.participation import Truncation as Truncation
     from minsep.participation import Unamplified as Unamplified
     from minsep.participation import UserMinSep as UserMinSep
+    from minsep.planning import Frontier as Frontier
     from minsep.planning import Plan as Plan
     from minsep.planning import UserPlans as UserPlans
     from minsep.planning import plan as plan
+    from minsep.planning import plan_epochs as plan_epochs
     from minsep.planning import plan_users as plan_users
     from minsep.planning import rankings as rankings
     from minsep.show.statements import Statement as Statement
@@ -84,6 +87,7 @@ _PACKAGE_OF = {
     "Dense": "strategy",
     "Design": "mechanism",
     "Estimate": "accounting",
+    "Frontier": "planning",
     "GammaBIFR": "strategy",
     "LambdaCGD": "strategy",
     "Ledger": "ledger",
@@ -97,6 +101,7 @@ _PACKAGE_OF = {
     "Statement": "show.statements",
     "Truncation": "participation",
     "Tuning": "tuning",
+    "TuningCertificate": "accounting",
     "Unamplified": "participation",
     "UserMinSep": "participation",
     "UserPlans": "planning",
@@ -113,6 +118,7 @@ _PACKAGE_OF = {
     "fixed_batches": "attribution",
     "load_state": "core.state",
     "plan": "planning",
+    "plan_epochs": "planning",
     "plan_users": "planning",
     "privacy_curve": "accounting",
     "rankings": "planning",

@@ -103,4 +103,4 @@ def test_sentences_break_between_words_in_a_terminal_and_stay_whole_elsewhere(mo
 
 
 def test_a_wrong_command_points_to_the_long_flag():
-    assert "--help' for help" in run("plan", "--examples", "10").stderr
+    assert "--help' for help" in run("calibrate", "--examples", "10").stderr

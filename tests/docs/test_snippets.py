@@ -70,6 +70,7 @@ def prepare(page):
         "docs/first-model.md": (1500, 150, 150),
         "docs/from-opaque.md": (2000, 20, 10),
         "docs/huggingface.md": (2000, 20, 10),
+        "docs/tuning.md": (2000, 20, 10),
     }
     # Batches that are smaller than the truncation must not be read as padded ones.
     truncation = minsep.Truncation(60, 2000) if page == "docs/training.md" else None

@@ -9,6 +9,7 @@ from dp_accounting import GaussianDpEvent
 import minsep
 from minsep.accounting import Curve, NegativeBinomial, mean_curve, trials_of
 from minsep.accounting.exact import GaussianCurve
+from minsep.ledger import OverBudgetError
 from minsep.tuning import Configuration, tune
 from minsep.tuning.procedure import _best_of
 
@@ -61,11 +62,16 @@ def test_configurations_are_drawn_by_their_weights():
 
 
 def test_all_of_it_costs_what_the_theorem_says():
-    found = tune(lambda one: 0.0, [Configuration(1, QUIET), Configuration(2, QUIET)], score=float, trials=10)
-    assert found.curve.epsilon(1e-4) == QUIET.curve.tuned(10).epsilon(1e-4)
-    mixed = tune(lambda one: 0.0, [Configuration(1, QUIET), Configuration(2, LOUD)], score=float, trials=10)
-    assert QUIET.curve.tuned(10).epsilon(1e-4) < mixed.curve.epsilon(1e-4) < LOUD.curve.tuned(10).epsilon(1e-4)
-    assert "The best of about 10 runs is (" in mixed.statement(1e-4)
+    def priced(*certificates):
+        listed = [Configuration(place, each) for place, each in enumerate(certificates)]
+        return tune(lambda one: 0.0, listed, score=float, trials=10, delta=1e-4).certificate
+
+    whole = priced(QUIET, QUIET)
+    assert whole.epsilon == pytest.approx(QUIET.curve.tuned(10).epsilon(1e-4), rel=2e-4)
+    assert len(whole.certificates) == 1
+    assert whole.weights == (2.0,)
+    assert QUIET.curve.tuned(10).epsilon(1e-4) < priced(QUIET, LOUD).epsilon < LOUD.curve.tuned(10).epsilon(1e-4)
+    assert "The best of about 10 runs (geometric) is (" in whole.statement
 
 
 def test_the_curve_of_a_random_configuration_is_the_mean():
@@ -111,7 +117,7 @@ def test_one_learning_rate_is_chosen_with_what_it_costs():
     listed = [Configuration(rate, QUIET) for rate in (1e-6, 0.3)]
     found = tune(train, listed, score=lambda weights: -float(((public @ weights - truth) ** 2).mean()), trials=40)
     assert found.settings in (1e-6, 0.3)
-    assert found.budget(1e-4).epsilon < 3 * QUIET.curve.epsilon(1e-4)
+    assert found.certificate.epsilon < 3 * QUIET.curve.epsilon(1e-4)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +137,33 @@ def test_tunings_that_make_no_sense_are_one_sentence(arguments, sentence):
     listed, score = arguments
     with pytest.raises(ValueError, match=sentence):
         tune(lambda one: 0, listed, score=score, trials=3)
+
+
+def test_a_tuning_books_itself_before_its_first_run(tmp_path):
+    book = minsep.Ledger.create(tmp_path / "budget.json", dataset="digits", epsilon=0.8, delta=1e-4)
+    seen = []
+    listed = [Configuration(1, QUIET), Configuration(2, QUIET)]
+
+    def train(configuration):
+        seen.append(len(book.entries))
+        return 0.0
+
+    found = tune(train, listed, score=float, trials=5, ledger=book, name="ten rates")
+    assert set(seen) == {1}
+    (entry,) = book.entries
+    assert (entry.kind, entry.name, entry.items) == ("tuning", "ten rates", (found.certificate,))
+    assert book.spent().epsilon <= found.certificate.epsilon
+    assert book.left_like(found.certificate) == 0
+    with pytest.raises(OverBudgetError, match="has a total of"):
+        tune(lambda one: pytest.fail("it must not start"), listed, score=float, trials=100, ledger=book.path)
+    assert len(book.entries) == 1
+
+
+def test_an_adaptive_ledger_charges_a_tuning_what_it_certifies(tmp_path):
+    book = minsep.Ledger.create(tmp_path / "budget.json", dataset="digits", epsilon=8.0, delta=1e-3, adaptive=True)
+    whole = minsep.TuningCertificate.of([QUIET], trials=5)
+    entry = book.add(whole)
+    assert entry.charge == whole.budget
 
 
 def test_configurations_need_certificates():

@@ -12,6 +12,7 @@ from minsep.accounting.certification import (
     Promise,
     Prover,
     Rung,
+    TunedBudget,
     Verification,
     accept_certificate,
     calibrate,
@@ -24,15 +25,27 @@ from minsep.accounting.certification import (
     rung_seed,
     verify,
 )
-from minsep.accounting.composition import Composition, CurveAccountant, CurveDpEvent, Part, check_runs, compose
+from minsep.accounting.composition import (
+    Composition,
+    CurveAccountant,
+    CurveDpEvent,
+    Part,
+    TuningCertificate,
+    compose,
+    read_certificate,
+)
 from minsep.accounting.curves import (
+    LAWS,
     BinomialTrials,
     Curve,
     NegativeBinomial,
     PoissonTrials,
+    PricedTrials,
     Trials,
     mean_curve,
+    price_trials,
     trials_of,
+    trials_that_find,
 )
 from minsep.accounting.directions import DIRECTIONS, Direction
 from minsep.accounting.estimation import (
@@ -63,6 +76,7 @@ from minsep.accounting.sequential import betting_verifier, fixed_sample_verifier
 
 __all__ = [
     "DIRECTIONS",
+    "LAWS",
     "METHODS_IN_WORDS",
     "TESTS_OF_CHECKPOINT",
     "Accepted",
@@ -81,6 +95,7 @@ __all__ = [
     "Part",
     "ParticipationPair",
     "PoissonTrials",
+    "PricedTrials",
     "PrivacyCurve",
     "Promise",
     "Prover",
@@ -88,6 +103,8 @@ __all__ = [
     "SchemeAccounting",
     "Support",
     "Trials",
+    "TunedBudget",
+    "TuningCertificate",
     "Verification",
     "accept_certificate",
     "betting_verifier",
@@ -96,7 +113,6 @@ __all__ = [
     "certify",
     "certify_by",
     "certify_checkpoints",
-    "check_runs",
     "compose",
     "cost_of_cutting",
     "epsilon_at_least",
@@ -114,10 +130,13 @@ __all__ = [
     "not_certified",
     "pair_of",
     "plain_event",
+    "price_trials",
     "privacy_curve",
+    "read_certificate",
     "read_event",
     "rung_seed",
     "supported",
     "trials_of",
+    "trials_that_find",
     "verify",
 ]

@@ -26,6 +26,7 @@ from minsep.cli.plan import plan
 from minsep.cli.serve import serve
 from minsep.cli.statement import statement
 from minsep.cli.strategy import strategy
+from minsep.cli.tune import tune
 from minsep.core.budget import LargeDeltaWarning
 
 BAD_INPUT, INTERRUPTED = 2, 130
@@ -138,6 +139,7 @@ COMMANDS = (
     certify,
     verify,
     compose,
+    tune,
     delta,
     epsilon,
     compare,

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from minsep.cli.checkpoints import Checkpoints, Stops
-from minsep.cli.curves import WithCurve, curve_rows
+from minsep.cli.curves import WithCurve, check_law, curve_rows, tuning_rows
 from minsep.cli.goal import REFUSED, Goal
 from minsep.cli.options import (
+    QUESTIONS,
     Cluster,
     Delta,
     Epsilon,
@@ -26,6 +27,7 @@ from minsep.cli.options import (
     Workers,
     budget_checks,
     command,
+    option,
 )
 from minsep.cli.output import Files, print_json, print_table, print_training, say
 from minsep.cli.progress import Bar
@@ -113,6 +115,8 @@ def calibrate(
     goal: Goal,
     work: Work,
     curve: WithCurve = False,
+    trials: Annotated[float | None, option(QUESTIONS["trials"])] = None,
+    law: Annotated[str | None, option(QUESTIONS["law"])] = None,
     alongside: AlongsideFiles = None,
     journal: Journal = None,
     model_size: ModelSize = None,
@@ -127,7 +131,13 @@ def calibrate(
     import minsep
 
     files = Files(output=output, journal=journal, force=force, keeps_certificate=not json)
-    design = setting.design(*goal.check(), *work.check(), *files.checks())
+    design = setting.design(
+        *goal.check(),
+        lambda: goal.check_trials(trials),
+        lambda: check_law(trials, law),
+        *work.check(),
+        *files.checks(),
+    )
     budget = goal.budget()
     with Bar() as bar, goal.quiet():
         calibration = minsep.calibrate(
@@ -138,6 +148,8 @@ def calibrate(
             model_size=model_size,
             num_examples=setting.examples,
             curve=curve or goal.needs_curve,
+            trials=trials,
+            law=law or "geometric",
             alongside=_runs_of(alongside),
             compute=work.compute,
             journal=journal,
@@ -146,7 +158,12 @@ def calibrate(
     certificate = calibration.certificate
     if calibration.fallback:
         say(calibration.fallback, to_error=json)
-    _report(certificate, files, json, more=goal.rows(certificate))
+    tuning = None
+    if trials is not None and certificate.passed:
+        tuning = minsep.TuningCertificate.of([certificate], trials=trials, law=law or "geometric", delta=budget.delta)
+    _report(certificate, files, json, more=goal.rows(certificate) | tuning_rows(tuning))
+    if tuning is not None:
+        say(tuning.statement, to_error=json)
     if files.certificate is not None and certificate.passed and not json:
         from minsep.training.snippet import training_lines
 
@@ -157,7 +174,9 @@ def calibrate(
 
 @command
 def verify(
-    certificate: Annotated[Path, typer.Argument(help="A certificate, as `minsep certify -o` writes it.")],
+    certificate: Annotated[
+        Path, typer.Argument(help="A certificate, as `minsep certify -o` or `minsep tune -o` writes it.")
+    ],
     reproduce: Annotated[
         bool,
         typer.Option("--reproduce", help="Also repeat the prover, including its search, and require the same result."),
@@ -171,12 +190,17 @@ def verify(
     Example: `minsep verify certificate.json`
     """
     import minsep
-    from minsep.accounting import ChangedCertificateError
+    from minsep.accounting import ChangedCertificateError, read_certificate
 
     compute = minsep.Compute(workers=workers, cluster=cluster)
     with Bar(f"verifying {certificate}"):
         try:
-            result = minsep.verify(minsep.Certificate.load(certificate), reproduce=reproduce, compute=compute)
+            found = read_certificate(certificate)
+            result = (
+                minsep.verify(found, reproduce=reproduce, compute=compute)
+                if isinstance(found, minsep.Certificate)
+                else found.verify(reproduce=reproduce, compute=compute)
+            )
         except ChangedCertificateError as error:
             result = minsep.Verification(False, str(error))
     caveats = [caveat.replace("reproduce=True", "--reproduce") for caveat in result.caveats]

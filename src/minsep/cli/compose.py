@@ -20,7 +20,9 @@ from minsep.planning.request import BUDGET
 def compose(
     certificates: Annotated[
         list[Path] | None,
-        typer.Argument(help="Certificates of runs on the same data. Name a file twice if it is for two runs."),
+        typer.Argument(
+            help="Certificates of runs and tunings on the same data. Name a file twice if it is for two runs."
+        ),
     ] = None,
     event: Annotated[
         list[Path] | None,
@@ -56,6 +58,7 @@ def compose(
     Example: `minsep compose first.json second.json --delta 2e-5`, or `minsep compose monthly.json --times 12`
     """
     import minsep
+    from minsep.accounting import read_certificate
     from minsep.core import validation as validate
     from minsep.reading import read_record
 
@@ -68,11 +71,15 @@ def compose(
     compute = minsep.Compute(workers=workers, cluster=cluster)
     records = [read_record(path) for path in event or []]
     with Bar("reading") as bar:
-        read = {path: minsep.Certificate.load(path) for path in dict.fromkeys(paths)}
+        read = {path: read_certificate(path) for path in dict.fromkeys(paths)}
         for path, one in read.items():
-            if not no_verify and one.passed:
+            if not no_verify and (isinstance(one, minsep.TuningCertificate) or one.passed):
                 bar.show(f"verifying {path}")
-                result = minsep.verify(one, compute=compute)
+                result = (
+                    minsep.verify(one, compute=compute)
+                    if isinstance(one, minsep.Certificate)
+                    else one.verify(compute=compute)
+                )
                 if not result.holds:
                     raise ValueError(f"{path}: {result.reason}")
         bar.show("composing")
@@ -105,12 +112,12 @@ def _check(certificates: list[Path], events: list[Path], delta: float | None) ->
 def _print(together: Any, paths: dict[str, Path], files: dict[str, str]) -> None:
     rows = []
     for part in together.parts:
-        one = part.certificate
+        one = part.certificate or part.tuning
         name = shortened(part.name) if one is None else f"{paths[one.to_json()].name}: {part.name}"
         budget = ["-", "-"] if one is None else [f"{one.epsilon:g}", f"{one.delta:g}"]
         rows.append([name, f"{part.count:,}", *budget])
     print_grid("Runs and releases on the same data", ["what", "times", "epsilon of each", "delta of each"], rows)
-    certified = [part for part in together.parts if part.certificate is not None]
+    certified = [part for part in together.parts if part.certificates]
     sums = {"Sum of the epsilons": f"{together.sum_of_epsilons:.6g}"} if len(certified) == len(together.parts) else {}
     rows_together = {
         **sums,

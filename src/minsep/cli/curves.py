@@ -6,8 +6,11 @@ from typing import Annotated, Any
 import typer
 
 from minsep.cli.help import WORK
+from minsep.cli.output import print_grid
 from minsep.planning.request import SEARCH
 
+USUAL_SHARE = 0.1
+"""The share of the best configurations, of all, that a table is about: one of the best tenth."""
 _RATES = (0.001, 0.01, 0.1)
 _RUNS = 10
 
@@ -54,6 +57,31 @@ def curve_rows(certificate: Any) -> dict[str, str]:
             f"{together.delta:g})"
         )
     return rows
+
+
+def tuning_rows(tuning: Any) -> dict[str, str]:
+    """Return what is certified of the best of several runs."""
+    if tuning is None:
+        return {}
+    return {f"The best of about {tuning.trials.mean:g} runs": f"{tuning.budget} ({tuning.trials.name}, certified)"}
+
+
+def print_prices(curve: Any, delta: float, share: float, probability: float) -> None:
+    """Print what each distribution of the number of runs costs, where all of them find as much."""
+    from minsep.accounting import price_trials
+
+    rows = [
+        [one.law, f"{one.trials.mean:.3g}", f"{100 * one.few:.2g} %", f"{_up(one.epsilon)}"]
+        for one in price_trials(curve, delta, share=share, probability=probability)
+    ]
+    title = f"To try one of the best {100 * share:g} % of configurations with probability {probability:.2g}"
+    print_grid(title, ["distribution", "runs, on average", "at most two runs", f"epsilon at delta {delta:g}"], rows)
+
+
+def check_law(trials: float | None, law: str | None) -> None:
+    """Refuse a distribution of the number of runs where there is one run."""
+    if law is not None and trials is None:
+        raise ValueError(f"law is {law!r}, but --trials is missing: say about how many runs are tried.")
 
 
 def _replaced_rows(certificate: Any) -> dict[str, str]:

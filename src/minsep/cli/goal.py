@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -91,9 +91,27 @@ class Goal:
             if value is not None and (other, name) != ("delta", "mu"):
                 raise ValueError(f"{other} is {value}, but {_flag(name)} is the budget: omit one.")
 
+    def or_else(self, epsilon: float, delta: float) -> "Goal":
+        """Return this goal, or with these numbers what it leaves open."""
+        if any(getattr(self, name) is not None for name in ("max_true_positives", "advantage", "mu")):
+            return self
+        return replace(
+            self,
+            epsilon=epsilon if self.epsilon is None else self.epsilon,
+            delta=delta if self.delta is None else self.delta,
+        )
+
     def check(self) -> list[Callable[[], object]]:
         """Return the check of the options."""
         return [self.budget]
+
+    def check_trials(self, trials: float | None) -> None:
+        """Refuse a goal in other terms for the best of several runs: the bounds on their attackers are loose."""
+        given = [name for name in ("max_true_positives", "advantage", "mu") if getattr(self, name) is not None]
+        if trials is not None and given:
+            raise ValueError(
+                f"trials is {trials:g}, but {_flag(given[0])} is a goal for one run: use --epsilon and --delta."
+            )
 
     def rows(self, certificate: Any) -> dict[str, str]:
         """Return, for a goal in other terms, what is certified of it."""

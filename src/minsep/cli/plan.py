@@ -10,26 +10,41 @@ from typing import Annotated, Any
 import typer
 
 from minsep.cli.certify import proof_rows
-from minsep.cli.curves import WithOrWithoutCurve, curve_rows
+from minsep.cli.curves import USUAL_SHARE, WithOrWithoutCurve, check_law, curve_rows, print_prices, tuning_rows
+from minsep.cli.epochs import BatchSizes, Epochs, check_epochs, frontier_as_data, print_frontier, read_batch_sizes
 from minsep.cli.goal import REFUSED, Goal
 from minsep.cli.help import OUTPUT
 from minsep.cli.options import MOST_EXAMPLES, QUESTIONS, Answers, Force, Journal, Json, Output, Work, command, option
 from minsep.cli.output import Files, print_grid, print_table, print_training, report_checks, say
 from minsep.cli.progress import Bar
 from minsep.core.budget import Budget
-from minsep.planning.request import TASK
+from minsep.planning.presets import PRESETS, preset_of
+from minsep.planning.request import TASK, default_of
 
 _ROWS_SHOWN = 8
 _RELATIVE_ERROR_WORTH_SAYING = 1.05  # than the best by another workload, from where on it is said
 _LARGE_NOISE_MULTIPLIER = 10.0
 _ANY_BUDGET = {"epsilon": 1.0, "delta": 1e-6}  # while what is wrong with the budget is said already
 _OF_THE_GRAPH = ("num_examples", "user_bound", "graph", "attempts")
+_OF_THE_TASK = ("num_examples", "batch_size", "iterations", "user_bound")
 
 
 @command
 def plan(
     *,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Start from the numbers of a run that was reported, and replace some: {', '.join(PRESETS)}.",
+            metavar="TEXT",
+            rich_help_panel=TASK,
+        ),
+    ] = None,
     examples: Annotated[int | None, option(QUESTIONS["num_examples"])] = None,
+    batch_size: Annotated[float | None, option(QUESTIONS["batch_size"])] = None,
+    iterations: Annotated[int | None, option(QUESTIONS["iterations"])] = None,
+    epochs: Epochs = None,
+    batch_sizes: BatchSizes = None,
     goal: Goal,
     answers: Answers,
     work: Work,
@@ -63,13 +78,21 @@ def plan(
     """Find and certify the strategy, sampling scheme and noise multiplier with the lowest error at (epsilon, delta).
 
     Example: `minsep plan --examples 60000 --batch-size 512 --iterations 2000 --epsilon 4 --delta 1e-5
-    --report plan.html`, or for users `minsep plan --edges edges.csv --user-bound 1,2 --batch-size 512 --iterations
+    --report plan.html`, to find the batch size `minsep plan --examples 60000 --epochs 10 --epsilon 4 --delta 1e-5`,
+    or for users `minsep plan --edges edges.csv --user-bound 1,2 --batch-size 512 --iterations
     2000 --epsilon 4 --delta 1e-5`
     """
     import minsep
     from minsep.core import validation as validate
     from minsep.planning import Request, make_plan
 
+    if preset is not None:
+        known = preset_of(preset).values
+        examples = known["num_examples"] if examples is None and edges is None else examples
+        if epochs is None:
+            batch_size, iterations = batch_size or known["batch_size"], iterations or known["iterations"]
+        goal = goal.or_else(known["epsilon"], known["delta"])
+        answers |= {name: known[name] for name in answers.keys() & known if answers[name] == default_of(name)}
     keeps = not json and not answers["estimate"]
     files = Files(output=output, report=report, plot=plot, journal=journal, force=force, keeps_certificate=keeps)
     asked = {name: value for name, value in answers.items() if value is not None}
@@ -78,13 +101,18 @@ def plan(
 
     def check_request() -> None:
         # How many examples of a graph are kept is known once the graph is read.
-        known: dict[str, Any] = {"num_examples": MOST_EXAMPLES if examples is None else examples}
-        known |= {"epsilon": promised[0].epsilon, "delta": promised[0].delta} if promised else _ANY_BUDGET
-        requests.append(Request.of(asked | known))
+        numbers: dict[str, Any] = {"num_examples": MOST_EXAMPLES if examples is None else examples}
+        numbers |= _sizes(examples, batch_size, iterations, epochs)
+        numbers |= {"epsilon": promised[0].epsilon, "delta": promised[0].delta} if promised else _ANY_BUDGET
+        requests.append(Request.of(asked | numbers))
 
     validate.all_of(
         lambda: promised.append(goal.budget()),
         check_request,
+        lambda: check_epochs(epochs, batch_size, iterations, batch_sizes, edges),
+        lambda: read_batch_sizes(batch_sizes),
+        lambda: goal.check_trials(answers["trials"]),
+        lambda: check_law(answers["trials"], answers["law"]),
         lambda: _check_examples(examples, edges, answers["max_batch_size"]),
         lambda: _bounds(user_bound, edges),
         lambda: _check_estimate(answers["estimate"], output),
@@ -98,8 +126,20 @@ def plan(
     curve = True if goal.needs_curve else curve
     how: dict[str, Any] = {"seed": work.seed, "curve": curve, "compute": work.compute, "journal": journal}
     with Bar() as bar, goal.quiet():
-        users = None
-        if edges is not None:
+        users = frontier = None
+        if epochs is not None and batch_size is None:
+            fields = {name: value for name, value in request.fields.items() if name not in _OF_THE_TASK}
+            frontier = minsep.plan_epochs(
+                request.num_examples,
+                epochs,
+                batch_sizes=read_batch_sizes(batch_sizes),
+                user_bound=bounds[0],
+                progress=bar.tell,
+                **fields,
+                **how,
+            )
+            result = frontier.plan
+        elif edges is not None:
             graph = minsep.AttributionGraph.from_edges(edges)
             users = minsep.plan_users(graph, **of_users, user_bounds=bounds, progress=bar.tell, **how)
             result = users.recommended.plan
@@ -117,10 +157,18 @@ def plan(
             files.write("plot", lambda path: draw(result, path))
     if json:
         training = {"training": _lines(result, output, edges)} if result.certified else {}
-        print(json_module.dumps(_as_data(result) | _users_as_data(users) | training, allow_nan=False))
+        print(
+            json_module.dumps(
+                _as_data(result) | _users_as_data(users) | frontier_as_data(frontier) | training, allow_nan=False
+            )
+        )
     else:
         if users is not None:
             _print_users(users)
+        if preset is not None:
+            say(f"{preset}: {PRESETS[preset].what}. Source: {PRESETS[preset].source}.")
+        if frontier is not None:
+            print_frontier(frontier)
         _print(result, goal.rows(result.certificate) | files.rows(output="Certificate"))
         if files.note:
             print(files.note)
@@ -137,6 +185,18 @@ def plan(
 def _check_estimate(estimate: bool, output: Path | None) -> None:
     if estimate and output is not None:
         raise ValueError(f"output is {output}, but an estimate has no certificate to save: omit output or estimate.")
+
+
+def _sizes(
+    examples: int | None, batch_size: float | None, iterations: int | None, epochs: float | None
+) -> dict[str, Any]:
+    """Return the batch size and the iterations to check a request with; those of a frontier are made later."""
+    from minsep.planning.frontier import iterations_of
+
+    if epochs is None or examples is None:
+        return {"batch_size": batch_size or 1, "iterations": iterations or 1}
+    size = batch_size or 1
+    return {"batch_size": size, "iterations": iterations_of(epochs, examples, size) if batch_size else 1}
 
 
 def _lines(result: Any, output: Path | None, edges: Path | None) -> str:
@@ -215,6 +275,7 @@ def _as_data(result: Any) -> dict[str, Any]:
         "reason": result.reason,
         "against_dp_sgd": _margin_as_data(result.against_dp_sgd),
         "against_baseline": _margin_as_data(result.against_baseline),
+        "tuning": None if result.tuning is None else _tuning_as_data(result.tuning),
         "seed": result.seed,
         "largest_stable_clip_norm": _largest_stable_clip_norm(result),
         "chosen": {field: getattr(result.chosen, field) for field in fields},
@@ -222,6 +283,16 @@ def _as_data(result: Any) -> dict[str, Any]:
         "certified": result.certified,
         "ties": [{field: getattr(candidate, field) for field in fields} for candidate in result.ties],
         "certificate": None if result.estimated else json_module.loads(result.certificate.to_json()),
+    }
+
+
+def _tuning_as_data(tuning: Any) -> dict[str, Any]:
+    return {
+        "epsilon": tuning.epsilon,
+        "delta": tuning.delta,
+        "runs": tuning.trials.mean,
+        "law": tuning.trials.name,
+        "statement": tuning.statement,
     }
 
 
@@ -270,13 +341,21 @@ def _print(result: Any, files: dict[str, str]) -> None:
         "Error saved by tuning": f"{100 * result.gain:.1f} %",
         "Largest stable clip norm of scaled Adam": f"{_largest_stable_clip_norm(result):.3g}",
         **({} if result.estimated else proof_rows(result.certificate) | curve_rows(result.certificate)),
+        **tuning_rows(result.tuning),
         **files,
     }
-    what = "Estimate" if result.estimated else "Plan"
-    print_table(f"{what} for ({result.request.epsilon:g}, {result.request.delta:g})-DP", summary)
+    what, goal = "Estimate" if result.estimated else "Plan", f"{result.request.budget}"
+    if result.tuned is not None:
+        goal = f"one of about {result.tuned.trials.mean:g} runs, {result.tuned.whole} together"
+    print_table(f"{what} for {goal}", summary)
     say(result.statement.removeprefix(result.fallback).lstrip())
     if not result.estimated:
         say(result.certificate.statement)
+    if result.tuning is not None:
+        say(result.tuning.statement)
+        print_prices(
+            result.certificate.curve, result.tuning.delta, USUAL_SHARE, result.tuning.trials.success(USUAL_SHARE)
+        )
     from minsep.planning import rankings
 
     other = [found for found in rankings(result) if found.plan_error > _RELATIVE_ERROR_WORTH_SAYING * found.error]

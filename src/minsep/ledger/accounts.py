@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from dp_accounting import GaussianDpEvent
 
-from minsep.accounting import Certificate, Composition, compose
+from minsep.accounting import Certificate, Composition, TuningCertificate, compose
 from minsep.core import validation as validate
 from minsep.core.budget import Budget
 from minsep.ledger.entry import Entry, Item
@@ -79,7 +79,7 @@ def charge_of(items: Sequence[Item], delta: float | None) -> Budget:
         delta: The delta that all of them together are charged.
     """
     if delta is None:
-        certificates = [item for item in items if isinstance(item, Certificate)]
+        certificates = [item for item in items if isinstance(item, Certificate | TuningCertificate)]
         if len(certificates) < len(items):
             raise ValueError(
                 "delta is None, but an entry without a certificate costs an adaptive ledger some: give it."

@@ -1,4 +1,4 @@
-"""The entries of a ledger: certificates, mechanisms and events, each with all that its curve needs."""
+"""The entries of a ledger: certificates, tunings, mechanisms and events, each with all that its curve needs."""
 
 import json
 import os
@@ -9,13 +9,13 @@ from typing import Any
 
 from dp_accounting import DpEvent
 
-from minsep.accounting import Certificate, plain_event, read_event
+from minsep.accounting import Certificate, TuningCertificate, plain_event, read_certificate, read_event
 from minsep.core.budget import Budget
 from minsep.core.validation import in_short, shortened
 from minsep.ledger.total import Total, name_of
 from minsep.mechanism import Mechanism
 
-Item = Certificate | Mechanism | Any
+Item = Certificate | TuningCertificate | Mechanism | Any
 """One thing that happened to the data. The last is a DpEvent of dp_accounting, which has no types."""
 _BOOKING_DIGITS = 32
 
@@ -44,7 +44,7 @@ class Entry:
 
     @cached_property
     def items(self) -> tuple[Item, ...]:
-        """The certificates, mechanisms and events of this entry."""
+        """The certificates, tunings, mechanisms and events of this entry."""
         try:
             return tuple(read_item(one) for one in self.content)
         except Exception as error:  # whatever a forged content may lead to
@@ -59,7 +59,7 @@ class Entry:
 
     @property
     def kind(self) -> str:
-        """What its items are: "certificate", "mechanism" or "event", or several of them."""
+        """What its items are: "certificate", "tuning", "mechanism" or "event", or several of them."""
         return ", ".join(dict.fromkeys(str(next(iter(one))) for one in self.content))
 
     @classmethod
@@ -88,22 +88,26 @@ class Entry:
 def as_items(given: Any) -> tuple[Item, ...]:
     """Return what is to be added as a tuple of items; files of certificates are read."""
     if isinstance(given, str | os.PathLike):
-        return (Certificate.load(given),)
-    if isinstance(given, Certificate | Mechanism | DpEvent):
+        return (read_certificate(given),)
+    if isinstance(given, Certificate | TuningCertificate | Mechanism | DpEvent):
         return (given,)
     if isinstance(given, Iterable):
         items = tuple(one for each in given for one in as_items(each))
         if items:
             return items
     raise ValueError(
-        f"item is {in_short(given)}, but it must be a certificate or the file of one, a mechanism with an exact curve, "
-        "an event of dp_accounting, or a list of these."
+        f"item is {in_short(given)}, but it must be a certificate of a run or a tuning or the file of one, a mechanism "
+        "with an exact curve, an event of dp_accounting, or a list of these."
     )
 
 
 def check_item(item: Item, total: Total) -> None:
     """Refuse an item that is not about the dataset and the unit of a ledger, or proves nothing."""
     if isinstance(item, DpEvent):  # it says nothing about either
+        return
+    if isinstance(item, TuningCertificate):
+        for certificate in item.certificates:
+            check_item(certificate, total)
         return
     unit = item.unit if isinstance(item, Certificate) else item.scheme.unit
     if unit != total.unit:
@@ -129,6 +133,8 @@ def plain_item(item: Item) -> dict[str, Any]:
     """Return an item as plain data, under the name of its kind."""
     if isinstance(item, Certificate):
         return {"certificate": json.loads(item.to_json())}
+    if isinstance(item, TuningCertificate):
+        return {"tuning": json.loads(item.to_json())}
     if isinstance(item, Mechanism):
         return {"mechanism": json.loads(json.dumps(item.describe()))}
     return {"event": plain_event(item)}
@@ -140,6 +146,8 @@ def read_item(content: dict[str, Any]) -> Item:
     match kind:
         case "certificate":
             return Certificate.from_json(json.dumps(plain))
+        case "tuning":
+            return TuningCertificate.from_json(json.dumps(plain))
         case "mechanism":
             return Mechanism.from_description(plain)
         case "event":
@@ -153,8 +161,10 @@ def words_of(items: tuple[Item, ...]) -> str:
     first = items[0]
     if isinstance(first, Certificate):
         name = first.mechanism.name
+    elif isinstance(first, Mechanism | TuningCertificate):
+        name = first.name
     else:
-        name = first.name if isinstance(first, Mechanism) else shortened(f"{first}")[:200]
+        name = shortened(f"{first}")[:200]
     return name if len(items) == 1 else f"{name} and {len(items) - 1} more"
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from minsep.accounting import Certificate, Composition
+from minsep.accounting import Certificate, Composition, TuningCertificate
 from minsep.accounting import verify as check
 from minsep.core.validation import choice, in_short, real
 from minsep.engine import LOCAL, Compute
@@ -145,8 +145,8 @@ class Ledger:
         another unit or were made for another dataset are refused as well. What is refused changes nothing.
 
         Args:
-            item: What is to be run: a certificate or its file, a mechanism with an exact curve, an event of
-                dp_accounting, or a list of these as one entry.
+            item: What is to be run: a certificate of a run or a tuning or its file, a mechanism with an exact curve, an
+                event of dp_accounting, or a list of these as one entry.
             name: What it is, in words. By default it is the name of the mechanism or event.
             verify: Whether to verify certificates, which takes as long as `minsep.verify`.
             booking: The identifier of a run, such as `secrets.token_hex(16)`. If the ledger has an entry with this
@@ -234,14 +234,14 @@ class Ledger:
             return Left(max(self._total.epsilon - epsilon, 0.0), max(self._total.delta - delta, 0.0))
         return room(self._total, lambda items: within(self._total, together(entries, items)))
 
-    def left_like(self, certificate: Certificate | str | os.PathLike[str]) -> int:
-        """Return how many more runs with this certificate would fit, at most 1,000.
+    def left_like(self, certificate: Certificate | TuningCertificate | str | os.PathLike[str]) -> int:
+        """Return how many more runs or tunings with this certificate would fit, at most 1,000.
 
         Args:
             certificate: The certificate, or its file.
         """
         items = as_items(certificate)
-        if not all(isinstance(one, Certificate) for one in items):
+        if not all(isinstance(one, Certificate | TuningCertificate) for one in items):
             raise ValueError(
                 f"certificate is {in_short(certificate)}, but it must be a minsep.Certificate or its file."
             )
@@ -322,7 +322,7 @@ def _charges(entries: Sequence[Entry]) -> list[Any]:
 
 def _verify(items: Sequence[Item], compute: Compute) -> None:
     for one in items:
-        if isinstance(one, Certificate):
-            result = check(one, compute=compute)
+        if isinstance(one, Certificate | TuningCertificate):
+            result = check(one, compute=compute) if isinstance(one, Certificate) else one.verify(compute=compute)
             if not result.holds:
                 raise ValueError(result.reason)

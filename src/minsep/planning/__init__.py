@@ -11,19 +11,29 @@ if TYPE_CHECKING:
     from minsep.planning.by_workload import Ranking as Ranking
     from minsep.planning.by_workload import rankings as rankings
     from minsep.planning.candidates import Candidate as Candidate
+    from minsep.planning.frontier import BatchSizePoint as BatchSizePoint
+    from minsep.planning.frontier import Frontier as Frontier
+    from minsep.planning.frontier import plan_epochs as plan_epochs
     from minsep.planning.margin import Margin as Margin
     from minsep.planning.planner import Plan as Plan
     from minsep.planning.planner import make_plan as make_plan
     from minsep.planning.planner import plan as plan
+    from minsep.planning.presets import PRESETS as PRESETS
+    from minsep.planning.presets import Preset as Preset
+    from minsep.planning.presets import preset_of as preset_of
     from minsep.planning.request import Request as Request
     from minsep.planning.users import UserPlan as UserPlan
     from minsep.planning.users import UserPlans as UserPlans
     from minsep.planning.users import plan_users as plan_users
 
 _MODULE_OF = {
+    "BatchSizePoint": "frontier",
     "Candidate": "candidates",
+    "Frontier": "frontier",
     "Margin": "margin",
+    "PRESETS": "presets",
     "Plan": "planner",
+    "Preset": "presets",
     "Ranking": "by_workload",
     "Request": "request",
     "UserPlan": "users",
@@ -31,7 +41,9 @@ _MODULE_OF = {
     "at_epsilons": "by_epsilon",
     "make_plan": "planner",
     "plan": "planner",
+    "plan_epochs": "frontier",
     "plan_users": "users",
+    "preset_of": "presets",
     "rankings": "by_workload",
 }
 

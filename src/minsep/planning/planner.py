@@ -4,10 +4,11 @@ import inspect
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
-from functools import wraps
+from functools import cached_property, wraps
 from typing import ParamSpec
 
-from minsep.accounting import Certificate, not_certified
+from minsep.accounting import Certificate, TunedBudget, TuningCertificate, not_certified
+from minsep.core.budget import Budget
 from minsep.core.progress import Listener
 from minsep.engine import LOCAL, Compute
 from minsep.journal import Call, begin
@@ -40,6 +41,8 @@ class Plan:
             the requested size. Elsewhere it is None.
         estimated: Whether nothing was tested.
         beyond: Candidates whose noise needs more memory than was requested, as they were estimated.
+        tuned: The budget for the best of several runs, if it was asked for that. The request and the certificate are
+            about one of them then.
     """
 
     request: Request
@@ -53,11 +56,19 @@ class Plan:
     wider: "Plan | None" = None
     estimated: bool = False
     beyond: tuple[Candidate, ...] = ()
+    tuned: TunedBudget | None = None
 
     @property
     def certified(self) -> bool:
         """Whether a certificate proves the mechanism."""
         return self.certificate.passed
+
+    @cached_property
+    def tuning(self) -> TuningCertificate | None:
+        """What is proven of the best of several runs, if it was asked for that and is certified."""
+        if self.tuned is None or not self.certified:
+            return None
+        return TuningCertificate.of([self.certificate], trials=self.tuned.trials, delta=self.tuned.whole.delta)
 
     @property
     def error(self) -> float:
@@ -95,7 +106,7 @@ class Plan:
     @property
     def headline(self) -> str:
         """The answer in a few words: how the plan compares with DP-SGD, or else with the best baseline."""
-        at = f"at epsilon {self.request.epsilon:g}"
+        at = f"at epsilon {self._whole.epsilon:g}{self._of_runs}"
         margin = self.against_dp_sgd or self.against_baseline
         if margin is None:
             return f"{self.chosen.name} {at}"
@@ -139,7 +150,7 @@ class Plan:
     def statement(self) -> str:
         """The answer in a sentence or two; a fallback is said first."""
         mechanism = f"{self.chosen.name} and noise multiplier {self.mechanism.noise_multiplier:.4g}"
-        privacy = f"({self.request.epsilon:g}, {self.request.delta:g})-DP{self.request.protected}"
+        privacy = f"{self._whole}{self.request.protected}{self._of_runs}"
         error = f"a root mean squared error of {self.error:.4g} for {self.request.workload.name}"
         if self.estimated:
             sentence = (
@@ -150,6 +161,15 @@ class Plan:
             sentence = f"Train with {mechanism}: {privacy}, {proven}, with {error}."
         first = f"{self.fallback} " if self.fallback else ""
         return f"{first}{sentence}{self._tied}{self._cut}"
+
+    @property
+    def _whole(self) -> Budget:
+        """What was asked for."""
+        return self.request.budget if self.tuned is None else self.tuned.whole
+
+    @property
+    def _of_runs(self) -> str:
+        return "" if self.tuned is None else f" for the best of about {self.tuned.trials.mean:g} runs"
 
     @property
     def _cut(self) -> str:
@@ -206,12 +226,16 @@ def make_plan(
         curve: As for `minsep.plan`.
     """
 
+    asked, tuned = request, request.tuned
+    if tuned is not None:
+        request = request.at(tuned.of_one.epsilon)
+
     def planned(run: Call, request: Request, told: Callable[[Candidate], None] | None) -> Plan:
-        search = Search(request, run.seed, run.compute, run.progress, told, curve)
+        search = Search(request, run.seed, run.compute, run.progress, told, curve, tuned)
         return _plan(request, list(candidates(request)), search)
 
     request.warn_of_delta()
-    with begin(journal, "plan", {**request.fields, "curve": curve}, seed, compute, progress) as run:
+    with begin(journal, "plan", {**asked.fields, "curve": curve}, seed, compute, progress) as run:
         best = planned(run, request, found)
         cut = [one for one in best.table if one.cut]
         if cut:
@@ -219,6 +243,9 @@ def make_plan(
             larger = replace(request, max_batch_size=_sufficient_size(cut, request), estimate=True)
             wider = planned(run, larger, None)
             best = replace(best, wider=dated(wider, run.date)) if wider.error < best.error else best
+        if tuned is not None:
+            certified = best.request if best.estimated else best.request.at(best.certificate.epsilon)
+            best = replace(best, request=certified, tuned=tuned)
         best = dated(best, run.date)
         return run.finish(best, best.statement)
 

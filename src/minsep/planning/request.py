@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields
+from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields, replace
 from functools import cached_property, partial
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from minsep.core.question import Page, Question, Slider, asked, question_of
 
 # The command line reads the questions before anything is computed, so what takes long to import is imported when used.
 if TYPE_CHECKING:
+    from minsep.accounting import TunedBudget
     from minsep.attribution import AttributionGraph
     from minsep.participation import Sizes, Truncation
     from minsep.strategy import Workload
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 TASK, BUDGET, SEARCH = "The task", "The budget", "The search"
 DEFAULT_NOISE_MEMORY = 16 << 30
 _MOST_TRUNCATED = 2**32 - 1
+_USUAL_LAW = "geometric"
 _WIDTH = 100  # of docstrings that are made
 
 
@@ -27,6 +29,12 @@ def _planned() -> tuple[str, ...]:
     from minsep.participation import planned
 
     return planned()
+
+
+def _laws() -> tuple[str, ...]:
+    from minsep.accounting import LAWS
+
+    return LAWS
 
 
 def _schedules() -> tuple[str, ...]:
@@ -145,6 +153,30 @@ class Request:
         )
     )
     _: KW_ONLY
+    trials: float | None = field(
+        default=None,
+        metadata=asked(
+            Question(
+                "Runs tried",
+                "About how many runs are tried, of which only the best is released: the budget is for all of them. By "
+                "default it is for one run.",
+                BUDGET,
+                at_least=1,
+                at_most=1e6,
+            )
+        ),
+    )
+    law: str | None = field(
+        default=None,
+        metadata=asked(
+            Question(
+                "Distribution of the runs tried",
+                "How the number of runs that are tried is distributed, with --trials. By default it is geometric.",
+                BUDGET,
+                choices=_laws,
+            )
+        ),
+    )
     model_size: int | None = field(
         default=None,
         metadata=asked(
@@ -329,6 +361,21 @@ class Request:
     def budget(self) -> Budget:
         """What is promised."""
         return Budget(self.epsilon, self.delta)
+
+    @cached_property
+    def tuned(self) -> "TunedBudget | None":
+        """The budget of the best of several runs, if it is asked for that."""
+        from minsep.accounting import TunedBudget, trials_of
+
+        return None if self.trials is None else TunedBudget(self.budget, trials_of(self.trials, self.law or _USUAL_LAW))
+
+    def at(self, epsilon: float) -> "Request":
+        """Return the same request for one run with another epsilon.
+
+        Args:
+            epsilon: The epsilon.
+        """
+        return replace(self, epsilon=epsilon, trials=None)
 
     def warn_of_delta(self) -> None:
         """Warn if delta is too large for so many examples, or users where they are known."""

@@ -10,6 +10,7 @@ from minsep.accounting import (
     Direction,
     Law,
     Prover,
+    TunedBudget,
     betting_verifier,
     calibrate,
     calibrate_exactly,
@@ -53,8 +54,10 @@ class Search:
         progress: Listener | None,
         found: Callable[[Candidate], None] | None = None,
         curve: bool | None = None,
+        tuned: TunedBudget | None = None,
     ) -> None:
         self._request, self._budget, self.seed = request, request.budget, seed
+        self._tuned = tuned
         self._curve = request.iterations in _ITERATIONS_WITH_CURVE if curve is None else curve
         self._laws: dict[Direction, Law] = {}
         self._compute, self._progress, self._found = compute, progress, found
@@ -115,6 +118,10 @@ class Search:
             else:
                 sampled.append((candidate, design, False))
         yield from sampled
+
+    def is_exact(self, candidate: Candidate) -> bool:
+        """Return whether exact accounting serves a candidate."""
+        return has_exact_curve(candidate.design(self._request))
 
     def refine(self, tried: list[Candidate]) -> list[Candidate]:
         """Return the candidates, those that are still in the race with a better estimate."""
@@ -208,8 +215,7 @@ class Search:
         error = self._request.workload.error(found.mechanism.strategy, found.mechanism.noise_multiplier)
         proven = next((candidate for candidate in tried if candidate.exact), None)
         if proven is not None and proven != best and error_of(proven) < error:
-            exact = calibrate_exactly(proven.design(self._request), self._budget, self.seed, self._request.model_size)
-            return proven, exact
+            return proven, self._calibrate_exactly(proven.design(self._request))
         return best, found
 
     def estimate_at(self, candidate: Candidate, budget: Budget) -> float:
@@ -229,10 +235,12 @@ class Search:
             if self._progress is not None:
                 self._progress(replace(event, stage="certifying", detail=f"{candidate.name}, {event.detail}"))
 
+        budget = self._budget if self._tuned is None else self._tuned.whole
         return calibrate(
             candidate.design(self._request),
-            epsilon=self._budget.epsilon,
-            delta=self._budget.delta,
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+            trials=None if self._tuned is None else self._tuned.trials,
             attempts=self._request.attempts,
             model_size=self._request.model_size,
             near=candidate.noise_multiplier,
@@ -241,6 +249,12 @@ class Search:
             compute=self._compute,
             progress=tell,
         )
+
+    def _calibrate_exactly(self, design: Design) -> Calibration:
+        def calibrated(budget: Budget, _: int = 0) -> Calibration:
+            return calibrate_exactly(design, budget, self.seed, self._request.model_size)
+
+        return calibrated(self._budget) if self._tuned is None else self._tuned.find(calibrated)
 
     def _estimate(
         self, design: Design, guess: float, samples: int, tolerance: float, budget: Budget | None = None

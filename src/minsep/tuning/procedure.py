@@ -1,6 +1,7 @@
 """Tuning that is paid for: docs/tuning.md has the theorem, and what has to stay secret."""
 
 import math
+import os
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from minsep.accounting import Certificate, Curve, Trials, accept_certificate, check_runs, mean_curve, trials_of
+from minsep.accounting import Certificate, Trials, TuningCertificate, accept_certificate
 from minsep.core import validation as validate
-from minsep.core.budget import Budget
+from minsep.ledger import Ledger
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,7 @@ class Tuning:
     Attributes:
         settings: The settings of the best run. None if no run succeeded.
         result: What `train` returned for it. None if no run succeeded.
-        curve: What is proven of the whole tuning at every epsilon.
-        trials: The public distribution of the number of runs.
+        certificate: What is proven of the whole tuning.
 
     Examples:
         >>> import minsep
@@ -53,35 +53,13 @@ class Tuning:
         >>> best = tune(lambda one: "a model", [Configuration(0.1, certificate)], score=lambda model: 1.0)
         >>> best.settings, best.result
         (0.1, 'a model')
-        >>> print(best.statement(1e-4)[:32])
-        The best of about 10 runs is (0.
+        >>> print(best.certificate.statement[:43])
+        The best of about 10 runs (geometric) is (0
     """
 
     settings: Any
     result: Any
-    curve: Curve
-    trials: Trials
-
-    def budget(self, delta: float) -> Budget:
-        """Return the epsilon of the whole tuning at a delta, with that delta.
-
-        Args:
-            delta: The delta.
-        """
-        return Budget(self.curve.epsilon(delta), delta)
-
-    def statement(self, delta: float) -> str:
-        """Return the guarantee of the whole tuning in words.
-
-        Args:
-            delta: The delta.
-        """
-        budget = self.budget(delta)
-        return (
-            f"The best of about {self.trials.mean:g} runs is ({budget.epsilon:.6g}, {delta:g})-DP, for the list of "
-            "configurations and the distribution of the number of runs that were fixed beforehand. Only the best run "
-            "was released, and the number of runs is secret."
-        )
+    certificate: TuningCertificate
 
 
 def tune(
@@ -91,6 +69,9 @@ def tune(
     score: Callable[[Any], float],
     trials: float | Trials = 10,
     law: str = "geometric",
+    delta: float | None = None,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    name: str = "",
     verify: bool = True,
     accept_assumption: bool = False,
 ) -> Tuning:
@@ -109,11 +90,15 @@ def tune(
         score: A function of what a run returned, and of public data: the higher, the better.
         trials: The expected number of trials, or a distribution such as `minsep.accounting.NegativeBinomial`.
         law: The distribution of the number of trials, by name: "geometric", "logarithmic", "poisson" or "binomial".
+        delta: The delta of the whole tuning. By default it is the largest certified one.
+        ledger: The ledger in which the whole tuning is booked before its first run, or its file. A tuning that would
+            exceed the total does not start. Do not book its runs as well.
+        name: What the entry of the ledger is, in words.
         verify: Whether to verify the certificates first, with their curves.
         accept_assumption: Whether to accept certificates that rest on something that is not proven.
 
     Returns:
-        The best run, and the curve of the whole tuning.
+        The best run, and the certificate of the whole tuning.
 
     Examples:
         >>> import minsep
@@ -124,24 +109,34 @@ def tune(
         >>> best = tune(lambda one: -abs(one.settings - 0.2), rates, score=lambda result: result, trials=100)
         >>> best.settings in (0.1, 0.2, 0.4)
         True
-        >>> certificate.curve.epsilon(1e-4) < best.budget(1e-4).epsilon < 2.5 * certificate.curve.epsilon(1e-4)
+        >>> certificate.curve.epsilon(1e-4) < best.certificate.epsilon < 2.5 * certificate.curve.epsilon(1e-4)
         True
     """
     listed = list(configurations)
     if not listed or not all(isinstance(one, Configuration) for one in listed):
         raise ValueError("configurations is not a list of minsep.tuning.Configuration with at least one of them.")
-    for name, function in (("train", train), ("score", score)):
+    for argument, function in (("train", train), ("score", score)):
         if not callable(function):
-            raise ValueError(f"{name} is {function!r}, but it must be a function.")
-    distribution = trials_of(trials, law)
-    certificates: dict[str, Certificate] = {one.certificate.to_json(): one.certificate for one in listed}
-    for certificate in certificates.values():
-        accept_certificate(certificate, verify=False, accept_assumption=accept_assumption)
-    check_runs(list(certificates.values()), verify=verify)
-    curve = mean_curve([(one.certificate.curve, one.weight) for one in listed]).tuned(distribution)
-    best = _best_of(train, listed, score, distribution)
-    settings, result = (None, None) if best is None else (best[0].settings, best[1])
-    return Tuning(settings, result, curve, distribution)
+            raise ValueError(f"{argument} is {function!r}, but it must be a function.")
+    for one in {id(one.certificate): one.certificate for one in listed}.values():
+        accept_certificate(one, verify=False, accept_assumption=accept_assumption)
+    certificate = TuningCertificate.of(
+        [one.certificate for one in listed],
+        trials=trials,
+        law=law,
+        delta=delta,
+        weights=[one.weight for one in listed],
+    )
+    if verify:
+        result = certificate.verify()
+        if not result.holds:
+            raise ValueError(result.reason)
+    if ledger is not None:
+        book = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger)
+        book.add(certificate, name=name, verify=False)
+    best = _best_of(train, listed, score, certificate.trials)
+    settings, result_of_best = (None, None) if best is None else (best[0].settings, best[1])
+    return Tuning(settings, result_of_best, certificate)
 
 
 def _best_of(

@@ -8,6 +8,7 @@ from minsep.accounting.certification.checkpoints import TESTS_OF_CHECKPOINT, cer
 from minsep.accounting.certification.exact_noise import exact_mechanism
 from minsep.accounting.certification.promise import Promise
 from minsep.accounting.certification.prover import Prover
+from minsep.accounting.certification.tuned_budget import TunedBudget
 from minsep.accounting.certification.verification import Verification, verify
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Promise",
     "Prover",
     "Rung",
+    "TunedBudget",
     "Verification",
     "accept_certificate",
     "calibrate",

@@ -17,6 +17,8 @@ from minsep.accounting.certification.certify import SHARE_OF_CURVE, certify_by, 
 from minsep.accounting.certification.exact_noise import exact_mechanism
 from minsep.accounting.certification.promise import Promise
 from minsep.accounting.certification.prover import Outlook, Prover
+from minsep.accounting.certification.tuned_budget import ATTEMPTS, TunedBudget
+from minsep.accounting.curves import Trials, trials_of
 from minsep.accounting.directions import Direction
 from minsep.accounting.estimation import (
     TYPICAL_SLOPE,
@@ -33,7 +35,7 @@ from minsep.core.budget import Budget, check_delta, warn_of_delta
 from minsep.core.identity import to_digits
 from minsep.core.progress import Listener, Progress
 from minsep.engine import LOCAL, Compute
-from minsep.journal import begin
+from minsep.journal import Call, begin
 from minsep.mechanism import NOISE_DIGITS, Design, Mechanism
 from minsep.participation import Scheme, Truncation
 from minsep.randomness import Key
@@ -103,6 +105,8 @@ def calibrate(
     model_size: int | None = None,
     num_examples: int | None = None,
     curve: bool = False,
+    trials: float | Trials | None = None,
+    law: str = "geometric",
     alongside: Sequence[Any] = (),
     compute: Compute = LOCAL,
     journal: str | os.PathLike[str] | None = None,
@@ -129,6 +133,9 @@ def calibrate(
         model_size: As for `certify`.
         num_examples: As for `certify`.
         curve: As for `certify`.
+        trials: About how many runs share the budget, of which only the best is released: a number or a distribution, as
+            for `minsep.tune`. The certificate is that of one run, with its curve. By default it is for one run.
+        law: The distribution of the number of runs by its name, as for `minsep.tune`.
         alongside: As for `certify`.
         compute: As for `certify`.
         journal: As for `certify`.
@@ -152,15 +159,19 @@ def calibrate(
     if num_examples is not None:
         warn_of_delta(budget.delta, num_examples)
     near = None if near is None else validate.real(near=near, above=0)
-    tests = _MOST_TESTS * validate.integer(attempts=attempts, at_least=1)
-    promise = Promise.of(design.strategy, budget, model_size)
-    share = SHARE_OF_CURVE if curve else 0.0
-    verifier = betting_verifier(promise.tested.delta, tests, failure_probability, share_of_curve=share)
-    others = Alongside.of(alongside, design.scheme.unit)
-    prover = Prover(promise.tested.epsilon, verifier, memory, alongside=others)
-    exactly = exact_curve_carries(design, promise.tested.delta) or not has_pair(design)
-    if exactly and not has_exact_curve(design):
-        raise unsupported(design.with_noise(1.0), "sampled")
+    attempts = validate.integer(attempts=attempts, at_least=1)
+    tuned = None if trials is None else TunedBudget(budget, trials_of(trials, law))
+    work = _Work(
+        design,
+        attempts=attempts if tuned is None else attempts * ATTEMPTS,
+        failure_probability=failure_probability,
+        memory=memory,
+        model_size=model_size,
+        curve=curve or tuned is not None,
+        near=near,
+        alongside=Alongside.of(alongside, design.scheme.unit),
+    )
+    work.check(budget)
     inputs = {
         "design": design,
         "epsilon": budget.epsilon,
@@ -172,22 +183,68 @@ def calibrate(
         "model_size": model_size,
         "num_examples": num_examples,
         "curve": curve,
-        "alongside": list(others.texts),
+        "trials": None if tuned is None else tuned.trials,
+        "alongside": list(work.alongside.texts),
     }
     with begin(journal, "calibrate", inputs, seed, compute, progress) as run:
-        if exactly:
-            # Beside others that are tested, what is run must keep their level.
-            level = promise.tested.delta if attempts == 1 else verifier.level
-            found = _exactly(design, promise, level, run.seed, others)
+        if tuned is None:
+            found = work.calibrate(budget, run, run.seed)
         else:
-            prover = replace(prover, compute=run.compute, progress=run.progress)
-            found = _Ladder(design, promise, prover, run.seed).calibrate(near)
-            if curve:
-                found = replace(found, certificate=with_curve(found.certificate, prover, run.seed, attempts))
+            found = tuned.find(lambda one, attempt: work.calibrate(one, run, attempt_seed(run.seed, attempt)))
+            found = replace(found, epsilon=budget.epsilon)
         found = replace(found, certificate=replace(found.certificate, date=run.date, num_examples=num_examples))
         return run.finish(
             found, f"noise multiplier {found.mechanism.noise_multiplier!r}: {found.certificate.statement}"
         )
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What the calibrations of one call share."""
+
+    design: Design
+    attempts: int
+    failure_probability: float | None
+    memory: int
+    model_size: int | None
+    curve: bool
+    near: float | None
+    alongside: Alongside
+
+    def check(self, budget: Budget) -> None:
+        """Refuse what no calibration can do."""
+        self._prover(self._promise(budget))
+        if self._exactly(self._promise(budget)) and not has_exact_curve(self.design):
+            raise unsupported(self.design.with_noise(1.0), "sampled")
+
+    def calibrate(self, budget: Budget, run: Call, seed: int) -> Calibration:
+        """Return the mechanism with the least noise at a budget."""
+        promise = self._promise(budget)
+        prover = self._prover(promise)
+        if self._exactly(promise):
+            # Beside others that are tested, what is run must keep their level.
+            level = promise.tested.delta if self.attempts == 1 else prover.verifier.level
+            return _exactly(self.design, promise, level, seed, self.alongside)
+        prover = replace(prover, compute=run.compute, progress=run.progress)
+        found = _Ladder(self.design, promise, prover, seed).calibrate(self.near)
+        if not self.curve:
+            return found
+        return replace(found, certificate=with_curve(found.certificate, prover, seed, self.attempts))
+
+    def _promise(self, budget: Budget) -> Promise:
+        return Promise.of(self.design.strategy, budget, self.model_size)
+
+    def _prover(self, promise: Promise) -> Prover:
+        verifier = betting_verifier(
+            promise.tested.delta,
+            _MOST_TESTS * self.attempts,
+            self.failure_probability,
+            share_of_curve=SHARE_OF_CURVE if self.curve else 0.0,
+        )
+        return Prover(promise.tested.epsilon, verifier, self.memory, alongside=self.alongside)
+
+    def _exactly(self, promise: Promise) -> bool:
+        return exact_curve_carries(self.design, promise.tested.delta) or not has_pair(self.design)
 
 
 def calibrate_exactly(design: Design, budget: Budget, seed: int, model_size: int | None = None) -> Calibration:
@@ -331,4 +388,13 @@ def _design(strategy: Strategy | Design, scheme: Scheme | None, truncation: Trun
 
 def rung_seed(seed: int, place: int) -> int:
     """Return a seed for a rung, independent of the others."""
-    return int.from_bytes(Key.from_seed(seed).derive(f"rung {place}").secret[:16], "big")
+    return _derived(seed, f"rung {place}")
+
+
+def attempt_seed(seed: int, attempt: int) -> int:
+    """Return a seed for an attempt, independent of the others."""
+    return _derived(seed, f"attempt {attempt}")
+
+
+def _derived(seed: int, name: str) -> int:
+    return int.from_bytes(Key.from_seed(seed).derive(name).secret[:16], "big")

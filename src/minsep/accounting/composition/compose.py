@@ -3,14 +3,15 @@
 import json
 import math
 import os
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from dp_accounting import DpEvent
 
 from minsep.accounting.certification import Certificate
-from minsep.accounting.certification import verify as check
+from minsep.accounting.composition.runs import check_alone, check_together, each_once
+from minsep.accounting.composition.tuning_certificate import TuningCertificate, read_certificate
 from minsep.accounting.curves import Curve, RoundedRuns, budgets_of, compose_curves
 from minsep.accounting.exact import DeltaCurve, Event, event_curve
 from minsep.accounting.schemes import exact_curve
@@ -19,7 +20,7 @@ from minsep.core.budget import Budget
 from minsep.engine import LOCAL, Compute
 from minsep.mechanism import Mechanism
 
-Item = Certificate | Mechanism | Event | str | os.PathLike[str]
+Item = Certificate | TuningCertificate | Mechanism | Event | str | os.PathLike[str]
 _MOST_ITEMS = 100_000
 
 
@@ -33,6 +34,7 @@ class Part:
         certificate: Its certificate, if it has one.
         exact: The curve of one of them in exact numbers.
         mechanism: Its mechanism, if it is a run.
+        tuning: What is proven of it, if it is the best of a random number of runs.
     """
 
     name: str
@@ -40,11 +42,26 @@ class Part:
     certificate: Certificate | None
     exact: DeltaCurve
     mechanism: Mechanism | None = None
+    tuning: TuningCertificate | None = None
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]:
+        """All certificates that it rests on."""
+        if self.tuning is not None:
+            return self.tuning.certificates
+        return () if self.certificate is None else (self.certificate,)
+
+    @property
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """All mechanisms that it runs."""
+        if self.tuning is not None:
+            return tuple(one.mechanism for one in self.tuning.certificates)
+        return () if self.mechanism is None else (self.mechanism,)
 
     @property
     def without_rounding(self) -> bool:
         """Whether nothing is included for rounding: it has no certificate, or one of a format that kept nothing."""
-        return self.certificate is None or self.certificate.reserve.values == 0
+        return not self.certificates or any(one.reserve.values == 0 for one in self.certificates)
 
 
 @dataclass(frozen=True)
@@ -71,12 +88,12 @@ class Composition:
     @property
     def certificates(self) -> tuple[Certificate, ...]:
         """The certificates of the runs, each once."""
-        return tuple(part.certificate for part in self.parts if part.certificate is not None)
+        return each_once(one for part in self.parts for one in part.certificates)
 
     @property
     def unit(self) -> str | None:
         """Whose privacy the runs are about. None if there are none."""
-        return next((part.mechanism.scheme.unit for part in self.parts if part.mechanism is not None), None)
+        return next((one.scheme.unit for part in self.parts for one in part.mechanisms), None)
 
     @property
     def budget(self) -> Budget:
@@ -103,7 +120,7 @@ class Composition:
             if uncertified
             else ""
         )
-        mechanisms = [part.mechanism for part in self.parts if part.mechanism is not None]
+        mechanisms = [one for part in self.parts for one in part.mechanisms]
         assumed = " ".join(dict.fromkeys(one.sentence for each in mechanisms for one in each.scheme.assumptions))
         first = f"CONDITIONAL. {assumed} If that holds: t" + runs[1:] if assumed else runs
         return f"{first} ({self.epsilon:.6g}, {self.delta:g})-DP.{chance}{rounding}"
@@ -119,10 +136,10 @@ class Composition:
                 {
                     "name": part.name,
                     "count": part.count,
-                    "epsilon": None if part.certificate is None else part.certificate.epsilon,
-                    "delta": None if part.certificate is None else part.certificate.delta,
+                    "epsilon": promised.epsilon if part.certificates else None,
+                    "delta": promised.delta if part.certificates else None,
                 }
-                for part in self.parts
+                for part, promised in ((each, _promised(each)) for each in self.parts)
             ],
             "sum_of_epsilons": None if math.isinf(self.sum_of_epsilons) else self.sum_of_epsilons,
             "chance_of_an_error": self.curve.chance,
@@ -146,8 +163,8 @@ def compose(
     - The chance that a certificate is wrong counts once, also if it serves several runs.
 
     Args:
-        items: What happened, as often as it happened: certificates or their files, mechanisms with exact curves, and
-            events or privacy loss distributions of dp_accounting.
+        items: What happened, as often as it happened: certificates of runs and of tunings or their files, mechanisms
+            with exact curves, and events or privacy loss distributions of dp_accounting.
         delta: The delta of all together. By default it is the sum of the certified deltas.
         verify: Whether to verify the certificates. By default those that are read from files are verified.
         accept_other_num_examples: Whether to compose certificates that were made for different numbers of examples.
@@ -167,10 +184,13 @@ def compose(
     if not listed or len(listed) > _MOST_ITEMS:
         raise ValueError(f"items has {len(listed):,} runs and events, but there must be 1 to {_MOST_ITEMS:,}.")
     parts = tuple(_parts(listed, verify, compute))
-    certificates = [part.certificate for part in parts if part.certificate is not None]
-    _check_together(parts, accept_other_num_examples)
+    check_together(
+        each_once(one for part in parts for one in part.certificates),
+        [one for part in parts for one in part.mechanisms],
+        accept_other_num_examples=accept_other_num_examples,
+    )
     if delta is None:
-        if len(certificates) < len(parts):
+        if not all(part.certificates for part in parts):
             raise ValueError("delta is None, but not all runs have a certificate: say how large it may be.")
         delta = math.fsum(part.count * _promised(part).delta for part in parts)
     delta = validate.real(delta=delta, above=0, below=1)
@@ -182,9 +202,10 @@ def _curve(parts: tuple[Part, ...]) -> Curve:
     exact = compose_curves([(part.exact, part.count) for part in parts])
     runs = RoundedRuns()
     for part in parts:
-        if part.certificate is not None:
+        if part.certificate is not None:  # the curve of a tuning includes what rounding adds
             runs = runs + part.certificate.curve.runs.repeated(part.count)
-    chance = math.fsum(part.certificate.curve.chance for part in parts if part.certificate is not None)
+    proofs = (part.certificate or part.tuning for part in parts)
+    chance = math.fsum(proof.curve.chance for proof in proofs if proof is not None)
     budgets = [_promised(part) for part in parts]
     epsilon = math.fsum(part.count * budget.epsilon for part, budget in zip(parts, budgets, strict=True))
     delta = math.fsum(part.count * budget.delta for part, budget in zip(parts, budgets, strict=True))
@@ -196,14 +217,18 @@ def _parts(items: list[Item], verify: bool | None, compute: Compute) -> Iterable
     found: dict[Hashable, tuple[Any, int, bool]] = {}
     for item in items:
         from_file = isinstance(item, str | os.PathLike)
-        one = Certificate.load(item) if isinstance(item, str | os.PathLike) else item
+        one = read_certificate(item) if isinstance(item, str | os.PathLike) else item
         key = _identity(one)
         _, count, read = found.get(key, (one, 0, False))
         found[key] = one, count + 1, read or from_file
     for one, count, read in found.values():
         if isinstance(one, Certificate):
-            _check_alone(one, read if verify is None else verify, compute)
-            yield _certified(one, count)
+            check_alone(one, verify=read if verify is None else verify, compute=compute)
+            yield Part(one.mechanism.name, count, one, one.curve.exact, one.mechanism)
+        elif isinstance(one, TuningCertificate):
+            if read if verify is None else verify:
+                _check_tuning(one, compute)
+            yield Part(one.name, count, None, one.curve.exact, tuning=one)
         elif isinstance(one, Mechanism):
             curve = exact_curve(one)
             if curve is None:
@@ -213,12 +238,14 @@ def _parts(items: list[Item], verify: bool | None, compute: Compute) -> Iterable
             yield Part(f"{one}"[:200], count, None, event_curve(one, "items"))
 
 
-def _certified(certificate: Certificate, count: int) -> Part:
-    return Part(certificate.mechanism.name, count, certificate, certificate.curve.exact, certificate.mechanism)
+def _check_tuning(tuning: TuningCertificate, compute: Compute) -> None:
+    result = tuning.verify(compute=compute)
+    if not result.holds:
+        raise ValueError(result.reason)
 
 
 def _identity(item: Any) -> Hashable:
-    if isinstance(item, Certificate):
+    if isinstance(item, Certificate | TuningCertificate):
         return "certificate", item.to_json()
     if isinstance(item, Mechanism):
         return "mechanism", json.dumps(item.describe(), sort_keys=True)
@@ -226,65 +253,9 @@ def _identity(item: Any) -> Hashable:
     return "event", repr(item) if isinstance(item, DpEvent) else id(item)
 
 
-def _check_alone(certificate: Certificate, verify: bool, compute: Compute) -> None:
-    if not certificate.passed:
-        raise ValueError(f"A certificate did not pass, so nothing follows from it. {certificate.statement}")
-    if verify:
-        result = check(certificate, compute=compute)
-        if not result.holds:
-            raise ValueError(result.reason)
-
-
-def check_runs(certificates: Sequence[Certificate], *, verify: bool, compute: Compute = LOCAL) -> None:
-    """Refuse certificates of which one does not hold, or that are not about the same examples.
-
-    Args:
-        certificates: The certificates, each once.
-        verify: Whether to verify them.
-        compute: Where samples are drawn.
-    """
-    for certificate in certificates:
-        _check_alone(certificate, verify, compute)
-    parts = tuple(_certified(certificate, 1) for certificate in certificates)
-    _check_together(parts, accept_other_num_examples=False)
-
-
-def _check_together(parts: tuple[Part, ...], accept_other_num_examples: bool) -> None:
-    units = sorted({part.mechanism.scheme.unit for part in parts if part.mechanism is not None})
-    if len(units) > 1:
-        raise ValueError(f"The runs protect different units ({', '.join(units)}), so they do not compose.")
-    certificates = [part.certificate for part in parts if part.certificate is not None]
-    relations = sorted({one.adjacency for one in certificates})
-    if len(relations) > 1:
-        raise ValueError(
-            f"The certificates are about different neighbours ({', '.join(relations)}), so they do not compose."
-        )
-    sizes = sorted({size for part in parts if (size := _size(part)) is not None})
-    if len(sizes) > 1 and not accept_other_num_examples:
-        shown = " and ".join(f"{size:,}" for size in sizes[:3])
-        raise ValueError(
-            f"The runs are for {shown} examples, but runs compose on the same data: pass "
-            "accept_other_num_examples=True if each of them protects the same examples."
-        )
-    sampled = [one.seed for one in certificates if one.samples > 0]
-    if len(set(sampled)) < len(sampled):
-        raise ValueError(
-            "Two certificates were proven with samples of the same seed, so the second was not fixed before them: "
-            "certify one of them again, without a seed."
-        )
-
-
-def _size(part: Part) -> int | None:
-    """Return the number of examples that a run is for, where that is known."""
-    if part.certificate is not None and part.certificate.num_examples is not None:
-        return part.certificate.num_examples
-    truncation = None if part.mechanism is None else part.mechanism.truncation
-    return None if truncation is None else truncation.num_examples
-
-
 def _promised(part: Part) -> Any:
     """Return what was certified of a part: nothing without a certificate."""
-    return _NOTHING if part.certificate is None else part.certificate
+    return part.certificate or part.tuning or _NOTHING
 
 
 @dataclass(frozen=True)

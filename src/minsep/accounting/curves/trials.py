@@ -20,6 +20,8 @@ from minsep.core.registry import Registered
 
 _MOST_MEAN = 1e6
 _LARGEST_RATE = 28.0  # -ln gamma, at which every mean is above the largest
+_LEAST_MEAN = {"geometric": 1.0, "logarithmic": 1.0, "poisson": 1e-9, "binomial": 1e-9}
+_CLOSE_MEAN = 1e-9  # relative
 _NEVER = 1e-30  # probability of a number of trials above the mean that is not drawn
 
 
@@ -43,6 +45,11 @@ class Trials(ABC, Registered):
         Args:
             better: The probability that another trial has a better score.
         """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of the distribution, in words."""
 
     @property
     def none(self) -> float:
@@ -97,6 +104,12 @@ class NegativeBinomial(Trials):
         super().__post_init__()
         validate.real(mean=self.mean, at_least=1)
         object.__setattr__(self, "eta", validate.real(eta=self.eta, at_least=0, at_most=1e3))
+
+    @property
+    def name(self) -> str:
+        """The name of the distribution, in words."""
+        known = {0.0: "logarithmic", 1.0: "geometric"}
+        return known.get(self.eta, f"negative binomial, eta {self.eta:g}")
 
     @property
     def gamma(self) -> float:
@@ -187,6 +200,11 @@ class PoissonTrials(Trials):
 
     kind = "poisson"
 
+    @property
+    def name(self) -> str:
+        """The name of the distribution, in words."""
+        return "Poisson"
+
     def weight(self, better: FloatArray) -> FloatArray:
         """Return phi'(1 - a) at probabilities a.
 
@@ -241,6 +259,11 @@ class BinomialTrials(Trials):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "most", validate.integer(most=self.most, at_least=math.ceil(self.mean)))
+
+    @property
+    def name(self) -> str:
+        """The name of the distribution, in words."""
+        return f"binomial, at most {self.most}"
 
     @property
     def chance(self) -> float:
@@ -313,3 +336,32 @@ def trials_of(trials: "float | Trials", law: str = "geometric") -> Trials:
         case "poisson":
             return PoissonTrials(mean)
     return BinomialTrials(mean, math.ceil(2 * mean))
+
+
+def trials_that_find(share: float, probability: float, law: str = "geometric") -> Trials:
+    """Return the distribution with the lowest mean for which one of the best configurations is likely to be tried.
+
+    Args:
+        share: The share of the best configurations, such as 0.1 for one of the best tenth.
+        probability: The probability that at least one of them is tried.
+        law: The distribution, by name, as for `trials_of`.
+
+    >>> found = trials_that_find(0.1, 0.5)
+    >>> round(found.mean, 3), round(found.success(0.1), 6)
+    (9.0, 0.5)
+    >>> round(trials_that_find(0.1, 0.5, "poisson").mean, 3)
+    6.931
+    """
+    share = validate.real(share=share, above=0, below=1)
+    probability = validate.real(probability=probability, above=0, below=1)
+    validate.choice(LAWS, law=law)
+    low, high = _LEAST_MEAN[law], _MOST_MEAN
+    if trials_of(high, law).success(share) < probability:
+        raise ValueError(
+            f"probability is {probability}, but a mean of {_MOST_MEAN:,.0f} trials is not enough to find one of "
+            f"the best {share:g}: ask for less."
+        )
+    while high > low * (1 + _CLOSE_MEAN):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if trials_of(middle, law).success(share) >= probability else (middle, high)
+    return trials_of(high, law)

@@ -233,7 +233,8 @@ class PrivateTrainer(Trainer):  # type: ignore[misc] # untyped for mypy
             options: Named arguments, which are not used.
         """
         raise ValueError(
-            "A hyperparameter search trains many times on the same data, and each spends the budget again."
+            "A hyperparameter search trains many times on the same data, and each spends the budget again: "
+            "minsep.tune makes a search that is paid for, with a trainer for each run (docs/tuning.md)."
         )
 
     def _refuse_evaluation(self, name: str, dataset: Any) -> None:
