@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from minsep.accounting import has_exact_curve
+from minsep.core.numbers import in_bytes
 from minsep.mechanism import Design, Mechanism, name_of
 from minsep.participation import Family, Scheme, UserMinSep, families
 from minsep.planning.request import Request
@@ -178,8 +179,7 @@ def _within_memory(candidate: Candidate, request: Request) -> Candidate:
     needed = candidate.noise_bytes * (request.model_size or 0)
     if candidate.skipped or needed <= request.noise_memory:
         return candidate
-    most = f"the {request.noise_memory / 2**30:,.1f} GiB allowed"
-    reason = f"its noise needs {needed / 2**30:,.1f} GiB, more than {most}"
+    reason = f"its noise needs {in_bytes(needed)}, more than the {in_bytes(request.noise_memory)} allowed"
     return replace(candidate, skipped=reason, too_large=True)
 
 

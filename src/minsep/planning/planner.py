@@ -9,6 +9,7 @@ from typing import ParamSpec
 
 from minsep.accounting import Certificate, TunedBudget, TuningCertificate, not_certified
 from minsep.core.budget import Budget
+from minsep.core.numbers import in_bytes
 from minsep.core.progress import Listener
 from minsep.engine import LOCAL, Compute
 from minsep.journal import Call, begin
@@ -400,9 +401,8 @@ def _refuse_memory(request: Request, large: list[Candidate]) -> ValueError:
     least = min(large, key=lambda one: one.noise_bytes)
     needed = least.noise_bytes * (request.model_size or 0)
     return ValueError(
-        f"noise_memory is {request.noise_memory:,} bytes ({request.noise_memory / 2**30:.3g} GiB), but it must be at "
-        f"least {needed:,} ({needed / 2**30:.3g} GiB), which the noise of {least.name} needs for a model of "
-        f"{request.model_size:,} parameters."
+        f"noise_memory is {request.noise_memory:,} bytes, but it must be at least {needed:,} ({in_bytes(needed)}): the "
+        f"noise of {least.name} needs that for a model of {request.model_size:,} parameters."
     )
 
 
