@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from minsep.planning.candidates import Candidate
+from minsep.planning.margin import RELATIVE_ERROR_OF_A_TIE
 from minsep.planning.planner import Plan
 from minsep.planning.search import error_of
 
@@ -32,7 +33,8 @@ class MemoryPoint:
 def memory_frontier(plan: Plan) -> list[MemoryPoint]:
     """Return the candidates of a plan that no other beats in memory, draws and error, those with least memory first.
 
-    Candidates that need more memory than was requested are among them, so that it shows what more memory would buy.
+    Errors within 1 % of each other count as equal, which is about what the estimates resolve. Candidates that need more
+    memory than was requested are among them, so that it shows what more memory would buy.
 
     Args:
         plan: A plan for a model whose size is known; there is nothing to return for another.
@@ -57,6 +59,12 @@ def memory_frontier(plan: Plan) -> list[MemoryPoint]:
             points.append(MemoryPoint(one, memory, one.drawn_rows, memory <= request.noise_memory))
     found: list[MemoryPoint] = []
     for point in sorted(points, key=lambda point: point.cost):
-        if not any(all(a <= b for a, b in zip(other.cost, point.cost, strict=True)) for other in found):
+        if point.candidate == plan.chosen or not any(_beats(other, point) for other in found):
             found.append(point)
     return found
+
+
+def _beats(one: MemoryPoint, other: MemoryPoint) -> bool:
+    """Return whether one is no worse than another, but for an error that estimates cannot tell from it."""
+    lean = one.noise_bytes <= other.noise_bytes and one.drawn_rows <= other.drawn_rows
+    return lean and error_of(one.candidate) <= RELATIVE_ERROR_OF_A_TIE * error_of(other.candidate)
