@@ -14,6 +14,9 @@ STRATEGIES = {
     "Toeplitz": minsep.BandedToeplitz.optimal(iterations=ITERATIONS, bands=3),
     "identity": minsep.BandedToeplitz.identity(iterations=ITERATIONS),
     "inverse": minsep.BandedInverseToeplitz.square_root(iterations=ITERATIONS, bands=3),
+    "lambda-CGD": minsep.LambdaCGD(0.6, iterations=ITERATIONS),
+    "gamma-BIFR": minsep.GammaBIFR(0.7, bands=3, iterations=ITERATIONS),
+    "buffered": minsep.BufferedToeplitz([0.9, 0.4], [0.2, 0.3], iterations=ITERATIONS),
     "dense": minsep.Dense(np.tril(RNG.uniform(0.1, 1.0, (ITERATIONS, ITERATIONS)))),
 }
 SCHEMES = {

@@ -41,6 +41,9 @@ MECHANISMS = {
     "poisson": minsep.Mechanism(
         minsep.BandedInverseToeplitz.square_root(iterations=40, bands=4), minsep.Poisson(rate=0.05), 1.0
     ),
+    "buffered": minsep.Mechanism(
+        minsep.BufferedToeplitz([0.9, 0.4], [0.2, 0.3], iterations=40), minsep.BallsInBins(epoch=8), 1.0
+    ),
     "cyclic": minsep.Mechanism(minsep.Dense(BANDED.dense()), minsep.CyclicPoisson(rate=0.05, cycle=8), 1.0),
     "balls-in-bins": minsep.Mechanism(BANDED, minsep.BallsInBins(epoch=8), 1.0),
     "random allocation": minsep.Mechanism(

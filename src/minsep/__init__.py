@@ -63,7 +63,10 @@ if TYPE_CHECKING:
     from minsep.show.statements import statement as statement
     from minsep.strategy import BandedInverseToeplitz as BandedInverseToeplitz
     from minsep.strategy import BandedToeplitz as BandedToeplitz
+    from minsep.strategy import BufferedToeplitz as BufferedToeplitz
     from minsep.strategy import Dense as Dense
+    from minsep.strategy import GammaBIFR as GammaBIFR
+    from minsep.strategy import LambdaCGD as LambdaCGD
     from minsep.strategy import Workload as Workload
     from minsep.tuning import Tuning as Tuning
     from minsep.tuning import tune as tune
@@ -76,6 +79,7 @@ _PACKAGE_OF = {
     "BandedToeplitz": "strategy",
     "Bounded": "attribution",
     "Budget": "core.budget",
+    "BufferedToeplitz": "strategy",
     "Calibration": "accounting",
     "Certificate": "accounting",
     "Composition": "accounting",
@@ -86,6 +90,8 @@ _PACKAGE_OF = {
     "Design": "mechanism",
     "Estimate": "accounting",
     "Frontier": "planning",
+    "GammaBIFR": "strategy",
+    "LambdaCGD": "strategy",
     "Ledger": "ledger",
     "LedgerStatement": "show.statements",
     "Mechanism": "mechanism",

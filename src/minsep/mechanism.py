@@ -81,7 +81,7 @@ class Design(Described):
     @property
     def name(self) -> str:
         """The sampling scheme and the strategy's size, in words."""
-        return name_of(self.scheme.name, self.strategy.bands, self.scheme.min_sep)
+        return name_of(self.scheme.name, self.strategy.in_words, self.strategy.bands == self.scheme.min_sep == 1)
 
     def __str__(self) -> str:
         return self.name
@@ -387,15 +387,13 @@ def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
         raise ValueError(f"dtype is {dtype!r}, but it must be float32 or float64.") from None
 
 
-def name_of(scheme: str, bands: int, min_sep: int) -> str:
-    """Return the name of a design in words, given the name of its scheme.
+def name_of(scheme: str, strategy: str, is_dp_sgd: bool) -> str:
+    """Return the name of a design in words, given the names of its scheme and its strategy.
 
-    >>> name_of("Poisson sampling", bands=1, min_sep=1)
+    >>> name_of("Poisson sampling", "1 band", is_dp_sgd=True)
     'DP-SGD, Poisson sampling'
     """
-    if bands == min_sep == 1:
-        return f"DP-SGD, {scheme}"
-    return f"{scheme}, {bands} band{'s' if bands > 1 else ''}"
+    return f"DP-SGD, {scheme}" if is_dp_sgd else f"{scheme}, {strategy}"
 
 
 def _check_kind(kind: type, example: str, **parameter: object) -> None:

@@ -231,6 +231,9 @@ STREAMS = {
     "noise with a banded inverse": lambda: minsep.Mechanism(
         minsep.BandedInverseToeplitz.square_root(iterations=12, bands=3), minsep.Poisson(rate=0.1), 1.0
     ).noise((4,)),
+    "noise with buffers": lambda: minsep.Mechanism(
+        minsep.BufferedToeplitz([0.9, 0.4], [0.2, 0.3], iterations=12), minsep.Poisson(rate=0.1), 1.0
+    ).noise((4,)),
     "several users": lambda: minsep.Mechanism(
         minsep.BandedToeplitz.optimal(iterations=12, bands=3),
         minsep.MultiAttributionMinSep(

@@ -46,6 +46,14 @@ def strategies():
         "inverse, optimal": minsep.BandedInverseToeplitz.optimal,
         "inverse, of several": partial(minsep.BandedInverseToeplitz.optimal, min_sep=20, participations=3),
         "inverse, square root": minsep.BandedInverseToeplitz.square_root,
+        "lambda-CGD": lambda iterations, bands: minsep.LambdaCGD.optimal(
+            iterations=iterations, min_sep=5 * bands, participations=3
+        ),
+        "gamma-BIFR": minsep.GammaBIFR.optimal,
+        "buffered": lambda iterations, bands: minsep.BufferedToeplitz.optimal(
+            iterations=iterations, buffers=3, min_sep=5 * bands, participations=3
+        ),
+        "damped": lambda **size: minsep.BandedInverseToeplitz.optimal(**size).damped(0.98),
         "shrunk": lambda **size: minsep.BandedToeplitz.optimal(**size).shrunk(0.35),
         "from coefficients": lambda iterations, bands: minsep.BandedToeplitz(1 / np.arange(1, bands + 1), iterations),
         "dense": lambda iterations, bands: minsep.Dense(np.tril(1 / (1 + np.add.outer(range(bands), range(bands))))),
@@ -71,6 +79,7 @@ def noise():
     strategies = {
         "banded": STRATEGY,
         "banded inverse": minsep.BandedInverseToeplitz.optimal(iterations=60, bands=3),
+        "buffered": minsep.BufferedToeplitz([0.9, 0.4], [0.2, 0.3], iterations=60),
         "dense": minsep.Dense(np.tril(np.ones((60, 60)))),
     }
     return {
@@ -120,6 +129,10 @@ def certificates():
         "b-min-sep, cold": (minsep.Mechanism(STRATEGY, SCHEMES["b-min-sep, cold"], 0.95), 1e-3),
         "b-min-sep, cut": (minsep.Mechanism(STRATEGY, MIN_SEP, 0.9, minsep.Truncation(40, 500)), 1e-3),
         "balls-in-bins": (minsep.Mechanism(STRATEGY, SCHEMES["balls-in-bins"], 1.0), 1e-3),
+        "balls-in-bins, buffered": (
+            minsep.Mechanism(minsep.BufferedToeplitz([0.9], [0.2], 60), minsep.BallsInBins(20), 2.2),
+            1e-3,
+        ),
         "poisson": (minsep.Mechanism(IDENTITY, SCHEMES["poisson"], 1.0), 1e-3),
         "several users": (minsep.Mechanism(STRATEGY, SCHEMES["several users"], 2.0), 1e-3),
         "refused": (minsep.Mechanism(STRATEGY, MIN_SEP, 0.5), 1e-3),

@@ -20,6 +20,10 @@ STRATEGIES = [
     *(minsep.BandedToeplitz.optimal(iterations=23, bands=bands) for bands in (1, 2, 3, 5, 12, 23)),
     *(minsep.BandedInverseToeplitz.square_root(iterations=23, bands=bands) for bands in (1, 2, 3, 5, 23)),
     minsep.Dense(np.tril(np.random.default_rng(0).random((70, 70))) + 20 * np.eye(70)),
+    minsep.LambdaCGD(0.7, iterations=23),
+    minsep.GammaBIFR(0.8, bands=4, iterations=23),
+    minsep.BufferedToeplitz([0.95], [0.3], iterations=23),
+    minsep.BufferedToeplitz([0.99, 0.6, 0.0], [0.1, 0.3, 0.05], iterations=23),
 ]
 
 
@@ -32,7 +36,7 @@ def normals_of(stream, size):
 
 
 def on_grid(strategy):
-    return not isinstance(strategy, minsep.BandedInverseToeplitz)
+    return strategy.recurrence().on_grid
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
@@ -110,7 +114,7 @@ def test_no_step_makes_much_more_than_its_share(monkeypatch):
         assert work.max() <= 3 * work.mean()
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES[:5] + STRATEGIES[7:8], ids=repr)
+@pytest.mark.parametrize("strategy", STRATEGIES[:5] + STRATEGIES[7:8] + STRATEGIES[12:], ids=repr)
 def test_covariance_across_iterations(strategy):
     """Each entry of C X / sigma is standard normal and independent: X has covariance sigma^2 (C^T C)^-1."""
     size = 40_000
@@ -203,6 +207,8 @@ def test_noise_that_would_be_rounded_away_is_refused(strategy, dtype):
         minsep.BandedToeplitz.optimal(iterations=500, bands=500),
         minsep.BandedInverseToeplitz.optimal(iterations=2000, bands=16),
         minsep.BandedToeplitz.from_coefficients([1, 1], iterations=1000),
+        minsep.BufferedToeplitz.optimal(iterations=2000, buffers=4),
+        minsep.LambdaCGD(0.999, iterations=2000),
     ],
 )
 def test_rows_that_are_not_refused_are_the_noise_they_stand_for(strategy):
@@ -344,11 +350,12 @@ def test_a_part_resumes_and_refuses_another_part():
     [
         (minsep.BandedInverseToeplitz.square_root(iterations=40, bands=16), 1),
         (minsep.BandedToeplitz.optimal(iterations=40, bands=16), 21),
+        (minsep.BufferedToeplitz([0.9, 0.5, 0.1], [0.1, 0.2, 0.3], iterations=40), 8),
     ],
     ids=repr,
 )
-def test_a_banded_inverse_keeps_no_rows(strategy, most):
-    """The memory of a stream in rows of four bytes a value: none of a banded inverse, 15 and a block of others."""
+def test_memory_is_what_a_strategy_says(strategy, most):
+    """In rows of four bytes a value: none of a banded inverse, 15 and a block, one and three buffers of eight bytes."""
     size, work_space = 1_000_000, 1 << 23
     total = np.zeros(size)
     mechanism(strategy).noise(8).release_next(total[:8], 1.0)

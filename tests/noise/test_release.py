@@ -11,7 +11,8 @@ from minsep.noise.grid import SMOOTHING, Grid
 FALSE_ALARM = 1e-7
 BANDED = minsep.BandedToeplitz.optimal(iterations=12, bands=4)
 INVERSE = minsep.BandedInverseToeplitz.square_root(iterations=12, bands=3)
-STRATEGIES = [BANDED, INVERSE, minsep.Dense(BANDED.dense()), minsep.BandedToeplitz.identity(iterations=12)]
+BUFFERED = minsep.BufferedToeplitz([0.9, 0.4], [0.2, 0.3], iterations=12)
+STRATEGIES = [BANDED, INVERSE, BUFFERED, minsep.Dense(BANDED.dense()), minsep.BandedToeplitz.identity(iterations=12)]
 
 
 def mechanism(strategy=BANDED, sigma=1.3):

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -128,9 +129,70 @@ def test_the_chance_of_the_theorem_covers_a_walk_of_bounded_steps():
     for values in (1e8, 1e10):
         chance = 1e-9
         x, _ = rounding_cost(STRATEGY, values, chance)
-        errors = rounding_reserve._relative_errors(STRATEGY)
-        variance = values / 2 * sum(2 * a**2 + 2 * math.sqrt(math.pi / 2) * a * b + b**2 for a, b, _ in errors)
+        variance = values / 2 * sum(error.variance for error in rounding_reserve._relative_errors(STRATEGY, values))
         assert stats.norm.sf((x - variance / 2) / math.sqrt(variance)) < chance
+
+
+@pytest.mark.parametrize("buffers", [1, 3])
+def test_the_error_of_buffers_is_below_its_bound(buffers):
+    """Lemma 7: buffers in float64 beside the same ones in exact fractions, for rows as a run makes them."""
+    strategy = minsep.BufferedToeplitz.optimal(iterations=400, buffers=buffers)
+    recurrence = strategy.recurrence()
+    law, steps = recurrence.buffers, 3000.0
+    bound = rounding_reserve._error_of_buffers(strategy, law, steps) * 2.0**-53
+    generator = np.random.default_rng(0)
+    exact, held = [Fraction(0)] * buffers, np.zeros(buffers)
+    decays, weights = (list(map(Fraction, numbers.tolist())) for numbers in (law.decays, law.weights))
+    worst = 0.0
+    for _ in range(strategy.iterations):
+        total = 0.0
+        for weight, buffer in zip(law.weights.tolist(), held.tolist(), strict=True):
+            total += weight * buffer
+        truth = sum(w * b for w, b in zip(weights, exact, strict=True))
+        worst = max(worst, abs(float(Fraction(total) - truth)))
+        row = float(np.rint(total + steps * law.of_normals * generator.standard_normal()))
+        held = law.decays * held + row
+        exact = [decay * buffer + Fraction(row) for decay, buffer in zip(decays, exact, strict=True)]
+        # Denominators would grow without end; what is cut is far below a rounding error of float64.
+        exact = [Fraction(round(value * 2**200), 2**200) for value in exact]
+    assert bound / 1e4 < worst < bound
+
+
+@pytest.mark.parametrize("values", [4, 100, 10_000, 1_000_000])
+def test_radii_are_hardly_ever_larger_on_average(values):
+    """Lemma 8, banded inverse: the mean of squared radii over values, in pairs or one of each pair."""
+    radius = rounding_reserve._typical_radius(values)
+    if radius < 11.9:
+        for pairs in (values / 2, values):
+            assert stats.gamma.logsf(pairs * radius**2 / 2, pairs) <= -100 * (1 - 1e-9)
+    assert radius > math.sqrt(2)
+    assert rounding_reserve._typical_radius(1) == 11.9
+
+
+def test_a_row_of_a_banded_inverse_is_as_near_as_the_proof_says():
+    """The mean square of the errors of rows beside sums in extended precision, in units of the bound."""
+    strategy = minsep.BandedInverseToeplitz.square_root(iterations=60, bands=6)
+    n = strategy.noise_coefficients
+    z = np.random.default_rng(0).standard_normal((60, 500))
+    rows = sum(c * np.roll(z, lag, axis=0) for lag, c in enumerate(n))[6:]
+    exact = sum(np.longdouble(c) * np.roll(z, lag, axis=0).astype(np.longdouble) for lag, c in enumerate(n))[6:]
+    error = np.sqrt(np.mean((rows - exact).astype(np.float64) ** 2))
+    assert error < (23 + n.size) * 2.0**-53 * np.abs(n).sum() * math.sqrt(2)
+
+
+def test_a_banded_inverse_costs_about_what_rows_cost():
+    for strategy in (minsep.LambdaCGD(0.95, 2000), minsep.BandedInverseToeplitz.optimal(iterations=2000, bands=16)):
+        for values in (1e9, 1e12):
+            assert rounding_cost(strategy, values, 1e-15)[0] < 1.5 * rounding_cost(STRATEGY, values, 1e-15)[0]
+    # With few values the worst radius counts.
+    assert rounding_cost(minsep.LambdaCGD(0.95, 2000), 1, 1e-15)[0] >= rounding_cost(STRATEGY, 1, 1e-15)[0]
+
+
+def test_buffers_cost_no_more_than_rows():
+    buffered = minsep.BufferedToeplitz.optimal(iterations=2000, buffers=4)
+    assert rounding_cost(buffered, 1e9, 1e-15)[0] < 1.2 * rounding_cost(STRATEGY, 1e9, 1e-15)[0]
+    long = minsep.BufferedToeplitz([1 - 1e-6], [0.01], iterations=2000)
+    assert rounding_cost(long, 1e9, 1e-15)[0] < 10 * rounding_cost(STRATEGY, 1e9, 1e-15)[0]
 
 
 def test_runs_about_which_nothing_is_proven_are_refused():

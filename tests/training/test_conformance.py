@@ -112,8 +112,9 @@ def test_progress_is_told_and_changes_nothing(adapter, capsys):
         minsep.BandedToeplitz.identity(iterations=ITERATIONS),
         minsep.BandedToeplitz.optimal(iterations=ITERATIONS, bands=4),
         minsep.BandedInverseToeplitz.square_root(iterations=ITERATIONS, bands=3),
+        minsep.BufferedToeplitz([0.9, 0.4], [0.2, 0.3], iterations=ITERATIONS),
     ],
-    ids=["identity", "banded", "banded inverse"],
+    ids=["identity", "banded", "banded inverse", "buffered"],
 )
 def test_an_update_is_the_clipped_sum_and_the_noise_over_the_expected_batch(adapter, strategy):
     mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.1, min_sep=4), noise_multiplier=0.9)

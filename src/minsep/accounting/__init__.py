@@ -50,12 +50,14 @@ from minsep.accounting.curves import (
 )
 from minsep.accounting.directions import DIRECTIONS, Direction
 from minsep.accounting.estimation import (
+    TYPICAL_SLOPE,
     Estimate,
     PrivacyCurve,
     epsilon_at_least,
     estimate_delta,
     estimate_epsilon,
     estimated_noise_multiplier,
+    guessed_noise_multiplier,
     privacy_curve,
 )
 from minsep.accounting.exact import IN_WORDS as METHODS_IN_WORDS
@@ -80,6 +82,7 @@ __all__ = [
     "LAWS",
     "METHODS_IN_WORDS",
     "TESTS_OF_CHECKPOINT",
+    "TYPICAL_SLOPE",
     "Accepted",
     "BinomialTrials",
     "Calibration",
@@ -124,6 +127,7 @@ __all__ = [
     "exact_mechanism",
     "fallback",
     "fixed_sample_verifier",
+    "guessed_noise_multiplier",
     "has_exact_curve",
     "has_pair",
     "is_named",

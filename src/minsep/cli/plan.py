@@ -14,6 +14,7 @@ from minsep.cli.curves import USUAL_SHARE, WithOrWithoutCurve, check_law, curve_
 from minsep.cli.epochs import BatchSizes, Epochs, check_epochs, frontier_as_data, print_frontier, read_batch_sizes
 from minsep.cli.goal import REFUSED, Goal
 from minsep.cli.help import OUTPUT
+from minsep.cli.memory import memory_as_data, print_memory
 from minsep.cli.options import MOST_EXAMPLES, QUESTIONS, Answers, Force, Journal, Json, Output, Work, command, option
 from minsep.cli.output import Files, print_grid, print_table, print_training, report_checks, say
 from minsep.cli.progress import Bar
@@ -263,9 +264,9 @@ def _print_users(users: Any) -> None:
 
 
 def _as_data(result: Any) -> dict[str, Any]:
-    fields = ("scheme", "bands", "min_sep", "shrink", "noise_multiplier", "error", "skipped")
+    fields = ("scheme", "bands", "min_sep", "shrink", "matrix", "noise_multiplier", "error", "skipped")
     wider = {} if result.wider is None else {"wider": _as_data(result.wider) | _cap(result.wider)}
-    return wider | {
+    return (wider | memory_as_data(result)) | {
         "statement": result.statement,
         "fallback": result.fallback,
         "error": result.error,
@@ -328,6 +329,7 @@ def _print(result: Any, files: dict[str, str]) -> None:
     more = len(tried) - len(rows)
     title = f"{len(tried)} mechanisms, ranked by estimates" + (f"; {more} more with --json" if more else "")
     print_grid(title, ["mechanism", "noise multiplier", "error", "relative to chosen"], rows)
+    print_memory(result)
     if result.reason:
         print(result.reason)
     skipped = [candidate for candidate in result.table if candidate.skipped]

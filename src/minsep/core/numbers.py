@@ -1,5 +1,7 @@
 """Numbers as people write them, on the command line and in the page of `minsep serve`."""
 
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
+
 
 def number(text: str | float) -> float:
     """Read a number, with or without commas.
@@ -35,6 +37,20 @@ def count(text: str | int) -> int:
     if whole != value:
         raise _no_count(text)
     return whole
+
+
+def in_bytes(number: int) -> str:
+    """Return a number of bytes in words, in binary units.
+
+    >>> in_bytes(0), in_bytes(4_000_000), in_bytes(16 << 30)
+    ('none', '3.81 MiB', '16 GiB')
+    """
+    if number == 0:
+        return "none"
+    value, place = float(number), 0
+    while value >= 1000 and place < len(_UNITS) - 1:
+        value, place = value / 1024, place + 1
+    return f"{value:.3g} {_UNITS[place]}"
 
 
 def _no_count(text: str) -> ValueError:

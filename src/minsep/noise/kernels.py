@@ -84,6 +84,34 @@ def next_rows(window, key, place, position, scales, weights, first):  # type: ig
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
+def next_buffered_row(window, buffers, key, place, position, scale, decays, weights):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Write the next row into a window of one, in steps of the grid, and add it to the buffers once they have faded.
+
+    Args:
+        window: Stripes, by one row, by columns of a stripe.
+        buffers: Stripes, by buffers, by columns of a stripe.
+        key: The words of the key of Z.
+        place: The number of the first stripe.
+        position: The number of the row.
+        scale: The factor of Z.
+        decays: The factors by which buffers fade.
+        weights: The weights of the buffers in the row.
+    """
+    total, normals, words = np.empty(window.shape[2]), np.empty(window.shape[2]), work_space()
+    for stripe in range(window.shape[0]):
+        total[:] = 0.0
+        for i in range(decays.size):
+            _add_row(total, weights[i], buffers[stripe, i])
+        fill_stripe(key, position, place + stripe, words, normals)
+        row = window[stripe, 0]
+        _finish(total, normals, scale, row)
+        for i in range(decays.size):
+            buffer, decay = buffers[stripe, i], decays[i]
+            for j in range(row.size):
+                buffer[j] = decay * buffer[j] + np.float64(row[j])
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
 def moving_sum(total, key, place, position, scales):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Set stripes to a sum of rows of Z, from row `position` back, times their factors.
 

@@ -65,8 +65,7 @@ class KeyedStream(Uncopyable, ABC):
         """Return the state that restores this stream at its position. It is as secret as a key."""
         with self._guard.turn:
             self._guard.check()
-            kept = self._recurrence.kept(self._position)
-            return {**self._identity, "key": self._key.hex(), "position": self._position, "memory": self._memory(kept)}
+            return {**self._identity, "key": self._key.hex(), "position": self._position, "memory": self._memory()}
 
     def load_state_dict(self, state: State) -> None:
         """Continue as the stream that gave this state would.
@@ -88,11 +87,10 @@ class KeyedStream(Uncopyable, ABC):
         check_envelope(state, self._identity)
         position = validate.integer(position=state.get("position"), at_least=0, at_most=self.iterations)
         key = Key.from_hex(state.get("key", ""))
-        kept = self._recurrence.kept(position)
-        memory = self._checked_memory(state.get("memory"), len(kept))
+        memory = self._checked_memory(state.get("memory"), position)
         with self._guard.beginning():
             self._begin(key)
-            self._restore(memory, kept)
+            self._restore(memory, position)
             self._position = position
 
     def _begin(self, key: Key) -> None:
@@ -104,12 +102,15 @@ class KeyedStream(Uncopyable, ABC):
         if self._position == self.iterations:
             raise ValueError(f"All {self.iterations} rows of the noise have already been drawn.")
 
-    def _checked_memory(self, memory: Any, rows: int) -> NDArray[np.float32]:
-        shape = (rows, self.size)
-        if not isinstance(memory, np.ndarray) or memory.shape != shape or memory.dtype != np.float32:
-            raise ValueError(f"The state's memory must be an array of shape {shape} and dtype float32.")
-        if not np.isfinite(memory).all() or (memory != np.rint(memory)).any():
-            raise ValueError("The state's memory must hold whole numbers of steps of the grid.")
+    def _checked_memory(self, memory: Any, position: int) -> NDArray[Any]:
+        buffers = self._recurrence.buffers
+        rows = len(self._recurrence.kept(position)) if buffers is None else self._recurrence.noise_rows
+        shape, dtype = (rows, self.size), np.dtype(np.float32 if buffers is None else np.float64)
+        if not isinstance(memory, np.ndarray) or memory.shape != shape or memory.dtype != dtype:
+            raise ValueError(f"The state's memory must be an array of shape {shape} and dtype {dtype}.")
+        if not np.isfinite(memory).all() or (buffers is None and (memory != np.rint(memory)).any()):
+            what = "whole numbers of steps of the grid" if buffers is None else "finite numbers"
+            raise ValueError(f"The state's memory must hold {what}.")
         return memory
 
     @abstractmethod
@@ -117,12 +118,12 @@ class KeyedStream(Uncopyable, ABC):
         """Go back to before the first row."""
 
     @abstractmethod
-    def _memory(self, kept: range) -> NDArray[np.float32]:
-        """Return rows that are kept, in steps of the grid, on the host."""
+    def _memory(self) -> NDArray[Any]:
+        """Return the rows or the buffers that are kept, in steps of the grid, on the host."""
 
     @abstractmethod
-    def _restore(self, memory: NDArray[np.float32], kept: range) -> None:
-        """Keep rows that `_memory` returned."""
+    def _restore(self, memory: NDArray[Any], position: int) -> None:
+        """Keep at a position what `_memory` returned."""
 
 
 def checked_columns(columns: Columns, size: int) -> list[tuple[int, int]]:

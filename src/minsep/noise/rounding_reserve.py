@@ -11,8 +11,10 @@ import numpy as np
 
 from minsep.core import validation as validate
 from minsep.core.budget import Budget
-from minsep.noise.grid import FINENESS, SMOOTHING, reach_of
+from minsep.noise.grid import DEVIATIONS, FINENESS, SMOOTHING, reach_of
 from minsep.strategy import Strategy
+from minsep.strategy.inverse_banded import powers
+from minsep.strategy.recurrence import Buffers
 
 DEFAULT_VALUES = 10**10
 """Released values (model size times iterations) that a certificate covers if it is not told how many there are."""
@@ -23,8 +25,10 @@ _UNIT = 2.0**-53
 NORMAL_ERROR = 20 * _UNIT
 _RADIUS = 11.9  # beyond it nothing is claimed about a pair of variates
 _TAIL = 8e-31  # probability of that for a value and its smoothing, and of a row beyond its reach
+_TAIL_OF_Z = 1.7e-26  # the same, where a row is a sum of normals none of which may lie far out
 _AT_THE_END = 7.2e-13  # error of a variate near that radius
 _MOST_ORDER = 5e6  # of a moment, which cells at that radius limit
+_LOG_CHANCE_OF_LARGER = 100.0  # minus the logarithm of the chance that radii are larger on average
 _MEAN_RADIUS = math.sqrt(math.pi / 2)
 _SHARE = 1e-5  # of delta, for the chance that rounding costs more than its epsilon
 _MOST_TAIL = 0.01  # of delta
@@ -48,11 +52,11 @@ def rounding_cost(strategy: Strategy, values: float, chance: float) -> tuple[flo
     """
     values = validate.real(values=values, above=0)
     chance = validate.real(chance=chance, above=0, below=1)
-    errors = _relative_errors(strategy)
-    variance = values / 2 * sum(2 * a**2 + 2 * _MEAN_RADIUS * a * b + b**2 for a, b, _ in errors)
-    tail = _TAIL * values
+    errors = _relative_errors(strategy, values)
+    variance = values / 2 * sum(error.variance for error in errors)
+    tail = (_TAIL if strategy.recurrence().moving_sum is None else _TAIL_OF_Z) * values
     needed = 1.0 - math.log(chance)
-    largest = max(a * _RADIUS + b + 4.3 * cells * _AT_THE_END for a, b, cells in errors)
+    largest = max(error.largest for error in errors)
     order = min(math.sqrt(needed / (0.72 * variance)), 1 / largest, _MOST_ORDER)
     gaps = _gaps(strategy, values)
     if not order >= 2 or order * tail > 1 or gaps > _MOST_GAPS:  # also for NaN
@@ -128,12 +132,39 @@ class Reserve:
         return self.epsilon >= needed.epsilon and self.delta >= needed.delta
 
 
-def _relative_errors(strategy: Strategy) -> list[tuple[float, float, float]]:
-    """Return (a, b, cells) for rows and for the smoothing (Lemmas 5 to 7).
+@dataclass(frozen=True)
+class _RelativeError:
+    """How far the probabilities of cells are off, for one kind of draws (Lemmas 5 to 7).
 
-    The probability of a cell of radius r is right up to a relative a r + b, and `cells` of them are in a standard
-    deviation, with what their own width adds.
+    Attributes:
+        slope: a: the probability of a cell of radius r is right up to a relative a r + b.
+        offset: b.
+        cells: How many of them are in a standard deviation, with what their own width adds.
+        shift: What is added to both for the normals of other draws, at most.
+        typical: The root mean square of that, relative to the most.
     """
+
+    slope: float
+    offset: float
+    cells: float
+    shift: float = 0.0
+    typical: float = 1.0
+
+    @property
+    def variance(self) -> float:
+        """Bound on the mean square of the relative error, but for the few draws of Lemma 8."""
+        a, b = (number + self.typical * self.shift for number in (self.slope, self.offset))
+        return 2 * a**2 + 2 * _MEAN_RADIUS * a * b + b**2
+
+    @property
+    def largest(self) -> float:
+        """Bound on the relative error, up to the largest radius."""
+        at_the_end = 4.3 * self.cells * _AT_THE_END
+        return (self.slope + self.shift) * _RADIUS + self.offset + self.shift + at_the_end
+
+
+def _relative_errors(strategy: Strategy, values: float) -> list[_RelativeError]:
+    """Return the errors of rows and of the smoothing."""
     finest, shape = 2.0 ** (FINENESS + 1), _RADIUS + 4
     sharp = 4.3 * shape * (NORMAL_ERROR + 4 * _UNIT)
     recurrence = strategy.recurrence()
@@ -142,15 +173,49 @@ def _relative_errors(strategy: Strategy) -> list[tuple[float, float, float]]:
         in_row = NORMAL_ERROR * _RADIUS + (sizes.size + 3) * _UNIT * _RADIUS
         moved = 2.2 * finest * float(sizes.sum()) / float(sizes[0]) / SMOOTHING  # by an error of a normal variate
         shift = moved * in_row
-        return [(sharp + shift, sharp + shift, shape + moved * (1 + _RADIUS) / 4.3)]
-    window, diagonal = recurrence.window, strategy.diagonal
+        cells = shape + moved * (1 + _RADIUS) / 4.3
+        return [_RelativeError(sharp, sharp, cells, shift, _typical_radius(values) / _RADIUS)]
+    diagonal = strategy.diagonal
     largest, least = float(diagonal.max()), float(diagonal.min())
     cells = finest * largest / least + shape
     reach = reach_of(strategy, largest * finest)
-    shift = 2.2 * (window + 3) * _UNIT * strategy.largest_row_sum / least * reach / (finest / 2)
+    if recurrence.buffers is None:
+        of_mean = (recurrence.window + 3) * strategy.largest_row_sum / least * reach
+    else:
+        of_mean = _error_of_buffers(strategy, recurrence.buffers, largest * finest)
+    shift = 2.2 * of_mean * _UNIT / (finest / 2)
     slope = 4.3 * cells * (NORMAL_ERROR + 4 * _UNIT) + shift
     offset = 4.3 * cells * (_UNIT * (reach + 1) / (finest / 2) + NORMAL_ERROR / 100) + shift
-    return [(slope, offset, cells), (sharp, sharp, shape)]
+    return [_RelativeError(slope, offset, cells), _RelativeError(sharp, sharp, shape)]
+
+
+def _typical_radius(values: float) -> float:
+    """Return what the root mean square of the radii of normals does not exceed, but for a chance of 4e-44 (Lemma 8)."""
+    low, high = 0.0, 4 * _LOG_CHANCE_OF_LARGER / values + 4.0
+    while high - low > 1e-3 * high:
+        middle = (low + high) / 2
+        enough = values / 2 * (middle - math.log1p(middle)) >= _LOG_CHANCE_OF_LARGER
+        low, high = (low, middle) if enough else (middle, high)
+    return min(math.sqrt(2 * (1 + high)), _RADIUS)
+
+
+def _error_of_buffers(strategy: Strategy, buffers: Buffers, steps: float) -> float:
+    """Return a bound on the error of what the buffers add to a row, in units of the last place (Lemma 7).
+
+    Args:
+        strategy: The strategy.
+        buffers: Its buffers.
+        steps: The noise multiplier in steps of the grid.
+    """
+    total, count = 0.0, buffers.decays.size
+    for decay, weight in zip(buffers.decays.tolist(), np.abs(buffers.weights).tolist(), strict=True):
+        held = strategy.solve(powers(decay, strategy.iterations))  # column of what is in the buffer, as a filter of Z
+        with np.errstate(over="ignore", invalid="ignore"):
+            norm, absolute = float(np.linalg.norm(held)), float(np.abs(held).sum())
+        most = DEVIATIONS * steps * norm + 0.5 * float(strategy.diagonal.max()) * absolute
+        rounds = min(1 / (1 - decay), strategy.iterations)  # how many steps' errors are in the buffer
+        total += weight * most * (2.1 * rounds + count + 3)
+    return total
 
 
 def _gaps(strategy: Strategy, values: float) -> float:

@@ -11,7 +11,7 @@ from minsep.core.arrays import FloatArray
 from minsep.noise.grid import refuse_sum
 from minsep.noise.keyed import KeyedStream, checked_shape
 from minsep.noise.releases import NoiseRow, noise_row
-from minsep.noise.window import RowWindow
+from minsep.noise.window import window_of
 from minsep.randomness import Key
 from minsep.strategy import Strategy
 
@@ -27,7 +27,8 @@ class NoiseStream(KeyedStream, Iterator[NoiseRow]):
     - Rows lie on a public grid of at most a 2048th of their noise, and are exact in float32. If the inverse is
       banded they are not on a grid, and are float64.
     - Memory is about `bands - 1` rows of four bytes a value for a banded strategy, and up to an eighth more. It is one
-      row if the inverse is banded, whose rows of Z are drawn again for every row.
+      row if the inverse is banded, whose rows of Z are drawn again for every row, and for a buffered strategy one row
+      and eight bytes a value for each buffer.
     - With `columns` the stream holds only that part of each row, with the same values as in the whole row.
 
     Streams come from `Mechanism.noise`.
@@ -115,17 +116,13 @@ class NoiseStream(KeyedStream, Iterator[NoiseRow]):
 
     def _start(self, key: Key, smoothing: Key) -> None:
         (columns,) = self.columns
-        self._window = RowWindow(self._recurrence, self.grid, self.iterations, columns, key, smoothing)
+        self._window = window_of(self._recurrence, self.grid, self.iterations, columns, key, smoothing)
 
-    def _memory(self, kept: range) -> NDArray[np.float32]:
-        # Rows that are made in the background have other places. A forked process would wait for them forever.
-        memory = np.empty((len(kept), self.size), dtype=np.float32)
-        for own, row in zip(memory, kept, strict=True):
-            own[:] = self._window.row(row)
-        return memory
+    def _memory(self) -> NDArray[Any]:
+        return self._window.memory(self._position)
 
-    def _restore(self, memory: NDArray[np.float32], kept: range) -> None:
-        self._window.keep(kept, memory)
+    def _restore(self, memory: NDArray[Any], position: int) -> None:
+        self._window.keep(position, memory)
 
     def _checked_dtype(self, dtype: np.dtype[Any] | None) -> np.dtype[Any]:
         single, double = _DTYPES

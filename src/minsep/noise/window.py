@@ -5,6 +5,7 @@ part of the columns makes its rows in blocks, but each part at another step, and
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from minsep.noise.grid import Grid
 from minsep.randomness import STRIPE, Key
 from minsep.randomness.chacha import key_words
 from minsep.randomness.normals import check_columns
-from minsep.strategy.recurrence import Recurrence
+from minsep.strategy.recurrence import Buffers, Recurrence
 
 _GROUP, _ROWS_OF_WINDOW, _MOST_BLOCK = 4, 32, 32  # a block has four rows for every 32 that are kept
 _PARTS = 8  # for each row of a block, so that cores share the work of a step evenly
@@ -101,9 +102,7 @@ class RowWindow:
             sums: A flat, contiguous array.
             unit: The step of a released sum.
         """
-        padded = np.zeros(self._rows.shape[0] * STRIPE, dtype=steps.dtype)
-        padded[self._offset : self._offset + self._size] = steps
-        stripes = padded.reshape(-1, 1, STRIPE)
+        stripes = self._striped(steps)[:, None]
         return all(in_threads(lambda part: self._release(row, part, stripes[part], 0, sums, unit), self._parts))
 
     def row(self, row: int) -> Rows:
@@ -120,18 +119,34 @@ class RowWindow:
         whole = np.concatenate(in_threads(stripes, self._parts)).reshape(-1)
         return whole[self._offset : self._offset + self._size]
 
-    def keep(self, rows: range, values: NDArray[np.float32]) -> None:
-        """Keep rows as if they had been made, and go on after them.
+    def memory(self, position: int) -> NDArray[Any]:
+        """Return what must be kept before the row at a position is made, in steps of the grid, one row each.
 
         Args:
-            rows: The last rows, in order.
-            values: Their values, in steps of the grid.
+            position: The number of rows that were drawn.
         """
-        padded = np.zeros(self._rows.shape[0] * STRIPE, dtype=np.float32)
-        for row, value in zip(rows, values, strict=True):
-            padded[self._offset : self._offset + self._size] = value
-            self._rows[:, row % self._rows.shape[1]] = padded.reshape(-1, STRIPE)
-        self._ready = [rows.stop] * len(self._parts)
+        # Rows that are made in the background have other places. A forked process would wait for them forever.
+        kept = self._recurrence.kept(position)
+        memory = np.empty((len(kept), self._size), dtype=np.float32)
+        for own, row in zip(memory, kept, strict=True):
+            own[:] = self.row(row)
+        return memory
+
+    def keep(self, position: int, memory: NDArray[Any]) -> None:
+        """Go on from a position, with what was kept there.
+
+        Args:
+            position: The number of rows that were drawn.
+            memory: What `memory` returned.
+        """
+        for row, values in zip(self._recurrence.kept(position), memory, strict=True):
+            self._rows[:, row % self._rows.shape[1]] = self._striped(values)
+        self._ready = [position] * len(self._parts)
+
+    def _striped(self, values: NDArray[Any]) -> NDArray[Any]:
+        padded = np.zeros(self._rows.shape[0] * STRIPE, dtype=values.dtype)
+        padded[self._offset : self._offset + self._size] = values
+        return padded.reshape(-1, STRIPE)
 
     def _release(self, row: int, part: slice, window: Rows, slot: int, sums: FloatArray, unit: float) -> bool:
         first, start = (self._offset, 0) if part.start == 0 else (0, part.start * STRIPE - self._offset)
@@ -171,3 +186,87 @@ class RowWindow:
         scales = self._per_row * self._recurrence.product(row).of_normals
         kernels.moving_sum(total, self._key, self._first + part.start, row, scales)
         return total[:, None], 0
+
+
+class BufferedWindow(RowWindow):
+    """The last row of a recurrence with buffers, and the buffers, which hold what it takes from all rows before.
+
+    A row changes the buffers, so none is made before its time.
+
+    Args:
+        recurrence: How each row follows from the buffers.
+        buffers: Those of the recurrence.
+        grid: The grid of the noise.
+        iterations: The number of rows of the run.
+        columns: The part (begin, end) of each row that is made.
+        key: The secret key of Z.
+        smoothing: The secret key of the smoothing.
+    """
+
+    def __init__(
+        self,
+        recurrence: Recurrence,
+        buffers: Buffers,
+        grid: Grid,
+        iterations: int,
+        columns: tuple[int, int],
+        key: Key,
+        smoothing: Key,
+    ) -> None:
+        super().__init__(recurrence, grid, iterations, columns, key, smoothing)
+        self._law = buffers
+        self._buffers = np.empty((self._rows.shape[0], buffers.decays.size, STRIPE))
+        in_threads(lambda part: self._buffers[part].fill(0.0), self._parts)
+
+    def prepare(self, row: int) -> None:
+        """Do nothing: the row would change the buffers.
+
+        Args:
+            row: The next row.
+        """
+
+    def memory(self, position: int) -> NDArray[Any]:
+        """Return the buffers, in steps of the grid, one row each.
+
+        Args:
+            position: The number of rows that were drawn.
+        """
+        flat = self._buffers.transpose(1, 0, 2).reshape(self._buffers.shape[1], -1)
+        return flat[:, self._offset : self._offset + self._size].copy()
+
+    def keep(self, position: int, memory: NDArray[Any]) -> None:
+        """Go on from a position, with the buffers that were kept there.
+
+        Args:
+            position: The number of rows that were drawn.
+            memory: What `memory` returned.
+        """
+        for place, values in enumerate(memory):
+            self._buffers[:, place] = self._striped(values)
+
+    def _make(self, row: int) -> None:
+        scale = self._per_row * self._law.of_normals
+
+        def make(part: slice) -> None:
+            kernels.next_buffered_row(
+                self._rows[part],
+                self._buffers[part],
+                self._key,
+                self._first + part.start,
+                row,
+                scale,
+                self._law.decays,
+                self._law.weights,
+            )
+
+        in_threads(make, self._parts)
+
+
+def window_of(
+    recurrence: Recurrence, grid: Grid, iterations: int, columns: tuple[int, int], key: Key, smoothing: Key
+) -> RowWindow:
+    """Return the window in which the rows of a recurrence are made, as for `RowWindow`."""
+    buffers = recurrence.buffers
+    if buffers is None:
+        return RowWindow(recurrence, grid, iterations, columns, key, smoothing)
+    return BufferedWindow(recurrence, buffers, grid, iterations, columns, key, smoothing)

@@ -54,7 +54,7 @@ class BallsInBinsFamily(Family):
     place = 40
     style = Style("teal", "triangle-up")
     fixed_separation = "always separates participations by an epoch"
-    is_planned = is_baseline = an_epoch_apart = True
+    is_planned = is_baseline = an_epoch_apart = takes_dense = True
 
     @classmethod
     def scheme(cls, sizes: Sizes, separation: int) -> BallsInBins:

@@ -92,6 +92,9 @@ class Family(ABC, Registered):
     takes_min_sep: ClassVar[bool] = False
     """Whether a plan tries it with the separation that was requested."""
 
+    takes_dense: ClassVar[bool] = False
+    """Whether plans try it with strategies whose columns overlap."""
+
     an_epoch_apart: ClassVar[bool] = False
     """Whether participations are an epoch apart, whatever the task."""
 

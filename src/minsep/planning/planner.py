@@ -2,13 +2,14 @@
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property, wraps
 from typing import ParamSpec
 
 from minsep.accounting import Certificate, TunedBudget, TuningCertificate, not_certified
 from minsep.core.budget import Budget
+from minsep.core.numbers import in_bytes
 from minsep.core.progress import Listener
 from minsep.engine import LOCAL, Compute
 from minsep.journal import Call, begin
@@ -40,6 +41,7 @@ class Plan:
         wider: An estimate of the plan with batches truncated to a larger size, where better mechanisms were left out at
             the requested size. Elsewhere it is None.
         estimated: Whether nothing was tested.
+        beyond: Candidates whose noise needs more memory than was requested, as they were estimated.
         tuned: The budget for the best of several runs, if it was asked for that. The request and the certificate are
             about one of them then.
     """
@@ -54,6 +56,7 @@ class Plan:
     ties: tuple[Candidate, ...] = ()
     wider: "Plan | None" = None
     estimated: bool = False
+    beyond: tuple[Candidate, ...] = ()
     tuned: TunedBudget | None = None
 
     @property
@@ -76,7 +79,7 @@ class Plan:
     @property
     def baseline(self) -> Candidate:
         """The best of DP-SGD, cyclic Poisson and balls-in-bins with the paper's strategy, as it was estimated."""
-        tried = [one for one in self.table if one.error is not None and one.shrink == 1.0]
+        tried = [one for one in self.table if one.error is not None and one.shrink == 1.0 and one.is_banded]
         known = families()
         return next((one for one in tried if known[one.scheme].is_baseline), tried[0])
 
@@ -121,13 +124,13 @@ class Plan:
         """
         tried = [one for one in self.table if one.error is not None]
         sentences = []
-        if self.chosen.bands == 1 and any(one.bands > 1 for one in tried):
+        if not self.chosen.is_correlated and any(one.is_correlated for one in tried):
             sentences.append("Correlated noise does not help here: independent noise is as good or better.")
         lower = 100 * (1 - error_of(tried[0]) / error_of(self.chosen))
         if lower > 0 and not self._is(tried[0]) and not self.fallback:
             first = f"{tried[0].name} has {lower:.1f} % less error by estimates"
             sentences.append(
-                f"{first}: tied within 1 %, and the chosen mechanism is cheapest to certify."
+                f"{first}: tied within 1 %, and the chosen mechanism is cheapest to {self._cheap_in(tried[:1])}."
                 if self._near_best(self.chosen)
                 else f"{first}, but its certificate needs more noise: the chosen mechanism has less error once proven."
             )
@@ -193,7 +196,11 @@ class Plan:
         sentence = f" It is tied with {names} within estimation error (1 %)"
         # The choice was between those near the best, by how much work it is to certify them.
         cheapest = not self.fallback and all(map(self._near_best, (self.chosen, *shown)))
-        return f"{sentence}, and cheapest to certify." if cheapest else f"{sentence}."
+        return f"{sentence}, and cheapest to {self._cheap_in(shown)}." if cheapest else f"{sentence}."
+
+    def _cheap_in(self, others: Sequence[Candidate]) -> str:
+        """What a choice among tied candidates was made by: draws of noise, where they differ, or else certificates."""
+        return "run" if any(one.drawn_rows > self.chosen.drawn_rows for one in others) else "certify"
 
 
 def make_plan(
@@ -353,24 +360,50 @@ def _plan(request: Request, listed: list[Candidate], search: Search) -> Plan:
             f"max_batch_size is {request.max_batch_size}, but {cut[0].skipped}, and no other mechanism is left: it "
             f"must be at least {_sufficient_size(cut, request)}."
         )
+    if not tried and (large := [one for one in listed if one.too_large]):
+        raise _refuse_memory(request, large)
     if not tried:
         schemes = ", ".join(dict.fromkeys(one.scheme for one in listed))
         raise ValueError(f"schemes is {schemes}, but none of them can be run: {skipped[0].name}: {skipped[0].skipped}.")
+    if request.tune:
+        tried += search.damp(tried)
     tried = search.refine(tried)
     if request.tune:
         tried += search.tune(_worth_tuning(sorted(tried, key=error_of)))
     tried.sort(key=error_of)
     table = (*tried, *skipped)
+    beyond = _beyond(request, listed, search)
     if request.estimate:
         chosen = search.choose(tried)
         mechanism = chosen.design(request).with_noise(noise_of(chosen))
         untested = not_certified(mechanism, request.budget, search.seed, "the plan is an estimate")
         ties = search.ties(chosen, tried)
-        return Plan(request, chosen, mechanism, untested, table, search.seed, ties=ties, estimated=True)
+        return Plan(request, chosen, mechanism, untested, table, search.seed, ties=ties, estimated=True, beyond=beyond)
     chosen, found = search.certify(tried)
     ties = search.ties(chosen, tried)
     certificate = replace(found.certificate, num_examples=request.num_examples)
-    return Plan(request, chosen, found.mechanism, certificate, table, search.seed, found.fallback, ties)
+    return Plan(request, chosen, found.mechanism, certificate, table, search.seed, found.fallback, ties, beyond=beyond)
+
+
+def _beyond(request: Request, listed: list[Candidate], search: Search) -> tuple[Candidate, ...]:
+    """Return estimates of the candidates whose noise needs more memory than there is."""
+    silent = search.silent()
+    large = [replace(one, skipped="") for one in listed if one.too_large]
+    found = [one for one in silent.estimate_all(large) if not one.skipped]
+    if request.tune:
+        found += silent.damp(found)
+        found += silent.tune(_worth_tuning(sorted(found, key=error_of)))
+    return tuple(sorted(found, key=error_of))
+
+
+def _refuse_memory(request: Request, large: list[Candidate]) -> ValueError:
+    """Return the error for a memory that is too small for the noise of every candidate."""
+    least = min(large, key=lambda one: one.noise_bytes)
+    needed = least.noise_bytes * (request.model_size or 0)
+    return ValueError(
+        f"noise_memory is {request.noise_memory:,} bytes, but it must be at least {needed:,} ({in_bytes(needed)}): the "
+        f"noise of {least.name} needs that for a model of {request.model_size:,} parameters."
+    )
 
 
 def _sufficient_size(cut: list[Candidate], request: Request) -> int:
@@ -380,7 +413,7 @@ def _sufficient_size(cut: list[Candidate], request: Request) -> int:
 
 def _worth_tuning(ranked: list[Candidate]) -> list[Candidate]:
     """Return the best few that are tunable, and the best with more bands: what is shrunk can have more of them."""
-    tunable = [one for one in ranked if one.bands > 1 and not one.exact]
+    tunable = [one for one in ranked if one.bands > 1 and one.is_banded and not one.exact]
     best = tunable[:_CANDIDATES_TUNED]
     most = max((one.bands for one in best), default=0)
     more = (one for one in tunable if most < one.bands <= 2 * most)

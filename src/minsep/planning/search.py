@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import replace
 
 from minsep.accounting import (
+    TYPICAL_SLOPE,
     Calibration,
     Direction,
     Law,
@@ -15,10 +17,10 @@ from minsep.accounting import (
     calibrate_exactly,
     estimated_noise_multiplier,
     exact_mechanism,
+    guessed_noise_multiplier,
     has_exact_curve,
     has_pair,
 )
-from minsep.accounting.estimation import TYPICAL_SLOPE, guessed_noise_multiplier
 from minsep.core.budget import Budget
 from minsep.core.identity import to_digits
 from minsep.core.progress import Listener, Progress
@@ -33,6 +35,8 @@ _ROUGH_SAMPLES, _CLOSE_SAMPLES = 1_000, 4_000
 _ROUGH_LOG_DELTA, _CLOSE_LOG_DELTA = 0.25, 0.1  # how far estimates may be from the delta that is asked for
 _SHRINK_FACTORS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.17, 0.12)
 _FIRST_SHRINK_PLACE = 3
+_DAMPED_PERIODS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+_DAMPING_DIGITS = 7
 _RELATIVE_ERROR_OF_THE_RACE = 1.06  # times the lowest error: what rough estimates leave in the race
 _EXACT_NOISE_TOLERANCE = 0.002
 _SPACING_IN_TYPICAL_LOSSES, _LEAST_SPACING, _MOST_SPACING = 0.04, 1e-4, 4e-3  # a typical loss is that of one step
@@ -61,12 +65,18 @@ class Search:
         self._laws: dict[Direction, Law] = {}
         self._compute, self._progress, self._found = compute, progress, found
 
+    def silent(self) -> "Search":
+        """Return the same search, which tells nobody of candidates."""
+        silent = copy(self)
+        silent._found = None
+        return silent
+
     def estimate_all(self, listed: list[Candidate]) -> list[Candidate]:
         """Return the candidates with the noise that each needs, exact ones first: they show where to look.
 
         Those that exact accounting cannot serve are skipped.
         """
-        known: dict[tuple[bool, int], float] = {}
+        known: _Known = {}
         tried = []
         for place, (candidate, design, exact) in enumerate(self._exact_first(listed)):
             self._tell("estimating", candidate.name, place, len(listed))
@@ -80,7 +90,7 @@ class Search:
                         self._budget.delta,
                         _EXACT_NOISE_TOLERANCE,
                         self._spacing,
-                        _nearest(known, apart, candidate.bands),
+                        _nearest(known, apart, candidate),
                     ).noise_multiplier
                 except ValueError as error:
                     tried.append(replace(candidate, skipped=str(error).rstrip(".")))
@@ -96,11 +106,11 @@ class Search:
                 tried.append(replace(candidate, skipped=reason, cut=True))
                 continue
             else:
-                guess, slope = _nearest(known, apart, candidate.bands), TYPICAL_SLOPE
+                guess, slope = _nearest(known, apart, candidate), TYPICAL_SLOPE
                 if self._request.iterations >= _LONG_RUN:
                     guess, slope = guessed_noise_multiplier(design, self._budget, guess)
                 needed = self._estimate(design, guess, _ROUGH_SAMPLES, _ROUGH_LOG_DELTA, slope=slope)
-            known[apart, candidate.bands] = needed
+            known[apart, candidate.is_banded, candidate.bands] = needed
             tried.append(self._measured(candidate, needed))
         return tried
 
@@ -156,16 +166,37 @@ class Search:
                 step += direction
         return list(known.values())
 
+    def damp(self, tried: list[Candidate]) -> list[Candidate]:
+        """Return candidates whose participations overlap, damped by the best of several factors if that is any."""
+        overlapping = [one for one in tried if not one.is_banded]
+        found = []
+        for place, candidate in enumerate(overlapping):
+            self._tell("tuning", f"the strategy of {candidate.name}", place, len(overlapping))
+            best = candidate
+            for periods in _DAMPED_PERIODS:
+                # So that a participation has faded by e^-periods at the next one.
+                factor = to_digits(math.exp(-periods / candidate.min_sep), _DAMPING_DIGITS)
+                damped = replace(candidate, shrink=factor)
+                needed = self._estimate(damped.design(self._request), noise_of(best), _ROUGH_SAMPLES, _ROUGH_LOG_DELTA)
+                measured = self._measured(damped, needed)
+                if error_of(measured) >= error_of(best):
+                    break
+                best = measured
+            found += [best] if best is not candidate else []
+        return found
+
     def _closely(self, candidate: Candidate, guess: float) -> Candidate:
         needed = self._estimate(candidate.design(self._request), guess, _CLOSE_SAMPLES, _CLOSE_LOG_DELTA)
         return self._measured(candidate, needed)
 
     def choose(self, tried: list[Candidate]) -> Candidate:
-        """Return the best candidate; of those that are tied with it, the one that is certified with least work."""
+        """Return the best candidate; of those tied with it, the one that is run and then certified with least work."""
         near_best = [
             candidate for candidate in tried if error_of(candidate) <= RELATIVE_ERROR_OF_A_TIE * error_of(tried[0])
         ]
-        return min(near_best, key=self._work_for_add) if len(near_best) > 1 else tried[0]
+        fewest = min(one.drawn_rows for one in near_best)
+        cheapest = [one for one in near_best if one.drawn_rows == fewest]
+        return min(cheapest, key=self._work_for_add) if len(cheapest) > 1 else cheapest[0]
 
     def ties(self, chosen: Candidate, tried: list[Candidate]) -> tuple[Candidate, ...]:
         """Return the candidates of other schemes, separations or bands that the estimates cannot tell from one."""
@@ -175,10 +206,10 @@ class Search:
             for one in tried
             if error_of(own) / RELATIVE_ERROR_OF_A_TIE <= error_of(one) <= RELATIVE_ERROR_OF_A_TIE * error_of(own)
         )
-        best: dict[tuple[str, int, int], Candidate] = {}
+        best: dict[tuple[str, str, int, int], Candidate] = {}
         for one in close:
-            best.setdefault((one.scheme, one.bands, one.min_sep), one)
-        best.pop((chosen.scheme, chosen.bands, chosen.min_sep), None)
+            best.setdefault(_design_of(one), one)
+        best.pop(_design_of(chosen), None)
         return tuple(best.values())
 
     def certify(self, tried: list[Candidate]) -> tuple[Candidate, Calibration]:
@@ -275,15 +306,26 @@ class Search:
             self._progress(Progress(stage, f"{detail} ({done + 1} of {total})", done, total))
 
 
-def _nearest(known: dict[tuple[bool, int], float], apart: bool, bands: int) -> float:
+_Known = dict[tuple[bool, bool, int], float]
+"""The noise of candidates: whether they are an epoch apart, whether they are banded, and their bands."""
+
+
+def _nearest(known: _Known, apart: bool, candidate: Candidate) -> float:
     """Return the noise of what is most like a candidate: an epoch apart or not, and about as many bands."""
-    alike = {size: sigma for (also_apart, size), sigma in known.items() if also_apart == apart}
-    others = alike or {size: sigma for (_, size), sigma in known.items()}
-    return to_digits(others[min(others, key=lambda size: abs(size - bands))], _GUESSED_DIGITS) if others else 1.0
+
+    def unlike(key: tuple[bool, bool, int]) -> tuple[bool, bool, int]:
+        also_apart, is_banded, bands = key
+        return also_apart != apart, is_banded != candidate.is_banded, abs(bands - candidate.bands)
+
+    return to_digits(known[min(known, key=unlike)], _GUESSED_DIGITS) if known else 1.0
 
 
 def _same_design(one: Candidate, other: Candidate) -> bool:
-    return (one.scheme, one.bands, one.min_sep, one.shrink) == (other.scheme, other.bands, other.min_sep, other.shrink)
+    return _design_of(one) == _design_of(other) and one.shrink == other.shrink
+
+
+def _design_of(one: Candidate) -> tuple[str, str, int, int]:
+    return one.scheme, one.matrix, one.bands, one.min_sep
 
 
 def error_of(candidate: Candidate) -> float:

@@ -27,7 +27,8 @@ _LEAST_EPSILON, _MOST_EPSILON = 0.01, 100.0
 
 def candidate_as_data(candidate: Any) -> dict[str, Any]:
     """Return a candidate for the page."""
-    names = ("scheme", "bands", "min_sep", "shrink", "noise_multiplier", "error", "exact", "skipped")
+    of_strategy = ("matrix", "is_banded", "bands", "shrink", "noise_bytes")
+    names = ("scheme", "min_sep", "noise_multiplier", "error", "exact", "skipped", *of_strategy)
     return {"name": candidate.name} | {name: getattr(candidate, name) for name in names}
 
 

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from minsep.core import validation as validate
@@ -10,15 +9,15 @@ from minsep.core.arrays import FloatArray
 from minsep.core.identity import Description
 from minsep.strategy import optimum, series
 from minsep.strategy.banded_toeplitz import sizes
-from minsep.strategy.base import norm_of, read_only, recorded, rows_of
+from minsep.strategy.base import Strategy, recorded
 from minsep.strategy.grid import on_grid
-from minsep.strategy.recurrence import MovingSum
+from minsep.strategy.inverse_banded import InverseBanded, powers
+from minsep.strategy.recipe import Recipe, Setting, doubling_bands
 from minsep.strategy.sensitivity import most_participations
-from minsep.strategy.toeplitz import Toeplitz
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class BandedInverseToeplitz(Toeplitz):
+class BandedInverseToeplitz(InverseBanded):
     """A Toeplitz strategy with C^-1 banded and C non-negative, scaled to unit column norm.
 
     Its noise needs only the last `inverse_bands - 1` rows of Z. C itself has `iterations` diagonals, so repeated
@@ -50,21 +49,7 @@ class BandedInverseToeplitz(Toeplitz):
             values[:1] <= 0, "the first coefficient must be positive", noise_coefficients=values[:1]
         )
         validate.integer(inverse_bands=values.size, at_most=iterations)
-        values = values / values[0] + 0.0
-        with np.errstate(over="ignore", invalid="ignore"):
-            column = series.inverse_by_substitution(values, iterations)
-        tiny = 1e-12 * np.abs(column).max()
-        if not np.isfinite(tiny) or column.min() < -tiny:
-            raise ValueError(
-                f"noise_coefficients is {values[:4].tolist()}... after scaling, whose inverse has the entry "
-                f"{column.min():g}, but the strategy must be non-negative: this always holds if all coefficients after "
-                "the first are at most 0."
-            )
-        column = np.maximum(column, 0.0)
-        norm = norm_of(column)
-        object.__setattr__(self, "coefficients", read_only(column / norm))
-        object.__setattr__(self, "noise_coefficients", read_only(values * norm))
-        object.__setattr__(self, "iterations", iterations)
+        self._scale(values, iterations)
 
     @classmethod
     def from_noise_coefficients(cls, noise_coefficients: ArrayLike, *, iterations: int) -> "BandedInverseToeplitz":
@@ -124,51 +109,36 @@ class BandedInverseToeplitz(Toeplitz):
         count = most_participations(iterations, separation, participations)
         return cls(on_grid(optimum.banded_inverse(iterations, bands, separation, count)), iterations)
 
-    def prefix(self, iterations: int) -> tuple["BandedInverseToeplitz", float]:
-        """Return the strategy of the first iterations, and by which norm it was divided.
+    def damped(self, factor: float) -> "BandedInverseToeplitz":
+        """Return the strategy with coefficient k of C and of C^-1 times the k-th power of a factor, rescaled to norm 1.
+
+        Participations of one example then overlap less, which amplification by sampling rewards: see docs/planning.md.
 
         Args:
-            iterations: The number of iterations of the prefix.
+            factor: The factor, above 0 and at most 1.
 
         Examples:
-            >>> strategy = BandedInverseToeplitz.from_noise_coefficients([1.0, -0.5], iterations=4)
-            >>> first, norm = strategy.prefix(2)
-            >>> first, round(norm, 3)
-            (BandedInverseToeplitz(iterations=2, inverse_bands=2), 0.97)
+            >>> strategy = BandedInverseToeplitz.from_noise_coefficients([1.0, -0.5], iterations=4).damped(0.8)
+            >>> (strategy.noise_coefficients / strategy.noise_coefficients[0]).round(3)
+            array([ 1. , -0.4])
         """
-        iterations = validate.integer(iterations=iterations, at_least=1, at_most=self.iterations)
-        if iterations == self.iterations:
-            return self, 1.0
-        return (
-            BandedInverseToeplitz(self.noise_coefficients[:iterations], iterations),
-            norm_of(self.coefficients[:iterations]),
-        )
+        factor = validate.real(factor=factor, above=0, at_most=1)
+        if factor == 1:
+            return self
+        return BandedInverseToeplitz(self.noise_coefficients * powers(factor, self.inverse_bands), self.iterations)
+
+    def _first(self, iterations: int) -> "BandedInverseToeplitz":
+        return BandedInverseToeplitz(self.noise_coefficients[:iterations], iterations)
 
     @property
-    def inverse_bands(self) -> int:
-        """Number of diagonals of C^-1."""
-        return int(self.noise_coefficients.size)
+    def in_words(self) -> str:
+        """The strategy in words.
 
-    @property
-    def inverse_coefficients(self) -> FloatArray:
-        """First column of C^-1, `iterations` long."""
-        return np.pad(self.noise_coefficients, (0, self.iterations - self.inverse_bands))
-
-    def recurrence(self) -> MovingSum:
-        """Return each row of C^-1 Z as a sum of the last `inverse_bands` rows of Z."""
-        return MovingSum(self.noise_coefficients)
-
-    def solve(self, values: ArrayLike) -> FloatArray:
-        """Return C^-1 `values`, for `iterations` rows of any shape.
-
-        Args:
-            values: An array whose first dimension has one entry for each iteration.
+        Examples:
+            >>> BandedInverseToeplitz.square_root(iterations=100, bands=4).in_words
+            'banded inverse of 4 bands'
         """
-        rows = rows_of(values, self.iterations)
-        result = np.zeros_like(rows)
-        for lag, coefficient in enumerate(self.noise_coefficients):
-            result[lag:] += coefficient * rows[: self.iterations - lag]
-        return result
+        return f"banded inverse of {self.inverse_bands} band{'s' if self.inverse_bands > 1 else ''}"
 
     def describe(self) -> Description:
         """Return the strategy as plain data."""
@@ -192,3 +162,38 @@ class BandedInverseToeplitz(Toeplitz):
 
     def __repr__(self) -> str:
         return f"BandedInverseToeplitz(iterations={self.iterations}, inverse_bands={self.inverse_bands})"
+
+
+class BandedInverseRecipe(Recipe):
+    """The best banded inverse, with 4, 8, 16 and 32 bands; with two it is lambda-CGD."""
+
+    kind = BandedInverseToeplitz.kind
+    words = "banded inverse"
+    place = 30
+
+    @classmethod
+    def sizes(cls, max_bands: int) -> list[int]:
+        """Return numbers of bands of the inverse."""
+        return doubling_bands(max_bands)
+
+    @classmethod
+    def strategy(cls, size: int, setting: Setting) -> BandedInverseToeplitz | None:
+        """Return the best strategy for prefix sums without amplification."""
+        if size > setting.iterations:
+            return None
+        return BandedInverseToeplitz.optimal(
+            iterations=setting.iterations,
+            bands=size,
+            min_sep=setting.min_sep,
+            participations=setting.participations,
+        )
+
+    @classmethod
+    def size_of(cls, strategy: Strategy) -> int:
+        """Return the number of bands of the inverse."""
+        return strategy.drawn_rows
+
+    @classmethod
+    def name(cls, size: int) -> str:
+        """Return the kind with its bands, in words."""
+        return f"{cls.words} of {size} bands"

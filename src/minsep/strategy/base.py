@@ -88,6 +88,40 @@ class Strategy(Described, Registered):
         """Return how each row of C^-1 Z follows from earlier ones, by which noise is made."""
         return FullRecurrence(self._matrix)
 
+    @property
+    def noise_rows(self) -> int:
+        """Number of rows of past noise that a run keeps in memory; what a run draws again is not kept.
+
+        Examples:
+            >>> from minsep import BandedInverseToeplitz, BandedToeplitz
+            >>> BandedToeplitz.optimal(iterations=100, bands=8).noise_rows
+            7
+            >>> BandedInverseToeplitz.optimal(iterations=100, bands=8).noise_rows
+            0
+        """
+        return self.recurrence().noise_rows
+
+    @property
+    def noise_bytes(self) -> int:
+        """Bytes of past noise that a run keeps in memory for each parameter of the model."""
+        return self.recurrence().noise_bytes
+
+    @property
+    def drawn_rows(self) -> int:
+        """Number of rows of normals that a run draws in each step: its compute, where rows are drawn again."""
+        return self.recurrence().drawn_rows
+
+    @property
+    def in_words(self) -> str:
+        """The strategy in words.
+
+        Examples:
+            >>> from minsep import BandedToeplitz
+            >>> BandedToeplitz.optimal(iterations=100, bands=8).in_words
+            '8 bands'
+        """
+        return f"{self.bands} band{'s' if self.bands > 1 else ''}"
+
     @cached_property
     def bands(self) -> int:
         """Number of diagonals of C, from the main one down, beyond which all entries are zero."""

@@ -20,3 +20,13 @@ def on_grid(coefficients: FloatArray) -> FloatArray:
     [1048576.0, 349525.0]
     """
     return np.asarray(np.rint(coefficients / coefficients[0] * STEPS) / STEPS)
+
+
+def to_mantissa(values: FloatArray) -> FloatArray:
+    """Return positive numbers rounded to 20 binary digits.
+
+    >>> to_mantissa(np.array([1 / 3, 1e-9])).tolist() == [699051 / 2**21, 562950 / 2**49]
+    True
+    """
+    mantissas, exponents = np.frexp(values)
+    return np.asarray(np.ldexp(np.rint(mantissas * STEPS) / STEPS, exponents))

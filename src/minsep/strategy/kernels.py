@@ -22,6 +22,22 @@ def substitute(coefficients, length):  # type: ignore[no-untyped-def]  # pragma:
 
 
 @numba.njit(cache=True)
+def solve_buffered(rows, decays, scales, first):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Return C^-1 times rows, for C with the coefficients `first` times 1 and sum_i scale_i decay_i^(k-1)."""
+    result = np.empty_like(rows)
+    buffers = np.zeros((decays.size, rows.shape[1]))
+    for t in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            value = rows[t, j] / first
+            for i in range(decays.size):
+                value -= scales[i] * buffers[i, j]
+            for i in range(decays.size):
+                buffers[i, j] = decays[i] * buffers[i, j] + value
+            result[t, j] = value
+    return result
+
+
+@numba.njit(cache=True)
 def best_separated(weights, min_sep, count):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Largest sum of at most `count` weights at least `min_sep` apart."""
     n = weights.size

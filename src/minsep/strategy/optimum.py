@@ -159,10 +159,15 @@ class _InverseObjective:
         return series.inverse(np.concatenate([[1.0], -g]), self._n)
 
     def _participating(self, column: FloatArray) -> FloatArray:
-        total = column.copy()
-        for start in range(self._min_sep, self._participations * self._min_sep, self._min_sep):
-            total[start:] += column[: column.size - start]
-        return total
+        return participating(column, self._min_sep, self._participations)
+
+
+def participating(column: FloatArray, min_sep: int, participations: int) -> FloatArray:
+    """Return the sum of the columns of participations at 0, b, 2b, ..."""
+    total = column.copy()
+    for start in range(min_sep, participations * min_sep, min_sep):
+        total[start:] += column[: column.size - start]
+    return total
 
 
 def _shares(logits: FloatArray) -> FloatArray:

@@ -23,6 +23,24 @@ class Product:
     of_normals: FloatArray
 
 
+@dataclass(frozen=True)
+class Buffers:
+    """What is kept in place of rows: buffers that fade, to each of which every row is added.
+
+    A row is a weighted sum of the buffers plus a multiple of a row of Z. Then each buffer is multiplied by its decay,
+    and the row is added to it.
+
+    Args:
+        decays: The factors by which buffers fade from row to row.
+        weights: The weights of the buffers in a row.
+        of_normals: The weight of the row of Z at noise multiplier 1.
+    """
+
+    decays: FloatArray
+    weights: FloatArray
+    of_normals: float
+
+
 class Recurrence(ABC):
     """The rows of C^-1 Z, one after another.
 
@@ -31,6 +49,26 @@ class Recurrence(ABC):
     """
 
     window: int
+
+    @property
+    def buffers(self) -> Buffers | None:
+        """The buffers that are kept in place of rows; None if there are none."""
+        return None
+
+    @property
+    def noise_rows(self) -> int:
+        """How many rows of numbers are kept between two steps, at most: rows of noise, or buffers."""
+        return self.window
+
+    @property
+    def noise_bytes(self) -> int:
+        """How many bytes they take for each value of a row."""
+        return self.window * np.dtype(np.float32).itemsize
+
+    @property
+    def drawn_rows(self) -> int:
+        """How many rows of Z are drawn for a row."""
+        return 1
 
     @property
     def moving_sum(self) -> FloatArray | None:
@@ -83,9 +121,46 @@ class MovingSum(Recurrence):
         """Weights of rows of Z, that of the row itself first."""
         return self._coefficients
 
+    @property
+    def drawn_rows(self) -> int:
+        """How many rows of Z are drawn for a row: one for each band of C^-1."""
+        return int(self._coefficients.size)
+
     def product(self, row: int) -> Product:
         """Return how a row is made, from row 0 on."""
         return Product(_NONE, self._coefficients[: row + 1])
+
+
+class BufferedRecurrence(Recurrence):
+    """C of a sum of geometric series: what a row takes from all rows before it is in a few buffers.
+
+    Args:
+        buffers: The buffers, which are 0 before the first row.
+    """
+
+    window = 0
+
+    def __init__(self, buffers: Buffers) -> None:
+        self._buffers = buffers
+
+    @property
+    def buffers(self) -> Buffers:
+        """The buffers."""
+        return self._buffers
+
+    @property
+    def noise_rows(self) -> int:
+        """The number of buffers."""
+        return int(self._buffers.decays.size)
+
+    @property
+    def noise_bytes(self) -> int:
+        """How many bytes the buffers take for each value of a row."""
+        return self.noise_rows * np.dtype(np.float64).itemsize
+
+    def product(self, row: int) -> Product:
+        """Return what a row takes from Z; the rest is in the buffers."""
+        return Product(_NONE, np.array([self._buffers.of_normals]))
 
 
 class FullRecurrence(Recurrence):

@@ -81,3 +81,13 @@ def inverse_of_that_square_root(length: int) -> FloatArray:
     """
     k = np.arange(1, length)
     return np.concatenate([[1.0], np.cumprod((2 * k - 3) / (2 * k))])
+
+
+def power_of_differences(exponent: float, length: int) -> FloatArray:
+    """Return the coefficients of (1 - x)^exponent.
+
+    >>> power_of_differences(1.0, 4) + 0.0
+    array([ 1., -1.,  0.,  0.])
+    """
+    k = np.arange(1, length)
+    return np.concatenate([[1.0], np.cumprod((k - 1 - exponent) / k)])

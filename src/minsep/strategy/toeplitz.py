@@ -11,6 +11,7 @@ from minsep.strategy.base import Strategy, read_only
 from minsep.strategy.recurrence import BandedRecurrence, Recurrence
 
 _ROUNDING = 1e-12
+_MOST_DENSE = 10_000  # iterations of which a full matrix is made; beyond, the envelope is an upper bound as well
 
 
 class Toeplitz(Strategy):
@@ -121,7 +122,7 @@ class Toeplitz(Strategy):
         count = sensitivity.most_participations(self.iterations, min_sep, participations)
         if min_sep >= self.bands:
             return sensitivity.separate_columns(self.column_norms, min_sep, count)
-        if self.sensitivity_is_exact(min_sep):
+        if self.sensitivity_is_exact(min_sep) or self.iterations > _MOST_DENSE:
             return sensitivity.non_increasing_toeplitz(self._envelope, self.iterations, min_sep, count)
         matrix = self.dense()
         return sensitivity.upper_bound(matrix.T @ matrix, min_sep, count)

@@ -80,6 +80,8 @@ def test_balls_in_bins_is_exact_for_any_strategy(epoch, sigma):
     for c in (
         strategy(n, 4),
         minsep.BandedInverseToeplitz.square_root(iterations=n, bands=3),
+        minsep.LambdaCGD(0.8, iterations=n),
+        minsep.BufferedToeplitz([0.9, 0.4], [0.2, 0.3], iterations=n),
         minsep.Dense(np.tril(np.random.default_rng(0).random((n, n))) + np.eye(n)),
     ):
         pair = BallsInBinsPair(c, sigma, cycle=epoch)
@@ -172,7 +174,8 @@ def test_without_cuts_truncation_changes_nothing():
 def test_r_min_sep_is_an_upper_bound(min_sep, sigma):
     n = 8
     y = samples(n, sigma)
-    for c in (strategy(n, 5), minsep.BandedInverseToeplitz.square_root(iterations=n, bands=3)):
+    buffered = minsep.BufferedToeplitz([0.9, 0.4], [0.2, 0.3], iterations=n)
+    for c in (strategy(n, 5), minsep.BandedInverseToeplitz.square_root(iterations=n, bands=3), buffered):
         for start in ("warm", "cold"):
             scheme = minsep.MinSep(rate=0.4 / min_sep, min_sep=min_sep, start=start)
             pair = MinSepPair(c, sigma, prob=scheme.sampling_prob, min_sep=min_sep, warm=start == "warm")

@@ -30,8 +30,10 @@ def ones(*shape):
         minsep.BandedToeplitz.optimal(iterations=9, bands=5),
         minsep.BandedInverseToeplitz.square_root(iterations=9, bands=4),
         minsep.Dense(np.tril(np.ones((9, 9))) + 3 * np.eye(9)),
+        minsep.LambdaCGD(0.6, iterations=9),
+        minsep.BufferedToeplitz([0.9, 0.4], [0.2, 0.3], iterations=9),
     ],
-    ids=["identity", "5 bands", "banded inverse", "dense"],
+    ids=["identity", "5 bands", "banded inverse", "dense", "lambda-CGD", "buffered"],
 )
 def test_releases_are_those_of_numpy(strategy):
     mechanism = minsep.Mechanism(strategy, minsep.Poisson(rate=0.1), noise_multiplier=1.3)

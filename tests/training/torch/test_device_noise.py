@@ -27,6 +27,10 @@ STRATEGIES = [
     *(minsep.BandedToeplitz.optimal(iterations=23, bands=bands) for bands in (1, 2, 3, 5, 12, 23)),
     *(minsep.BandedInverseToeplitz.square_root(iterations=23, bands=bands) for bands in (1, 2, 3, 5, 23)),
     minsep.Dense(np.tril(np.random.default_rng(0).random((70, 70))) + 20 * np.eye(70)),
+    minsep.LambdaCGD(0.7, iterations=23),
+    minsep.GammaBIFR(0.8, bands=4, iterations=23),
+    minsep.BufferedToeplitz([0.95], [0.3], iterations=23),
+    minsep.BufferedToeplitz([0.99, 0.6, 0.0], [0.1, 0.3, 0.05], iterations=23),
 ]
 
 # RFC 8439: section 2.3.2, and the five vectors of appendix A.1: key, counter, nonce, block.
@@ -198,7 +202,7 @@ def test_a_stream_resumes_anywhere(strategy):
         assert_array_equal(rest_of(resumed, 5), whole[position:])
 
 
-@pytest.mark.parametrize("strategy", [STRATEGIES[3], STRATEGIES[8]], ids=repr)
+@pytest.mark.parametrize("strategy", [STRATEGIES[3], STRATEGIES[8], STRATEGIES[-1]], ids=repr)
 def test_parts_of_the_columns_make_up_the_whole(strategy, monkeypatch):
     size = 3003
     whole = rest_of(stream_of(strategy, size), size)
@@ -210,12 +214,15 @@ def test_parts_of_the_columns_make_up_the_whole(strategy, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("strategy", "rows"), [(STRATEGIES[0], 0), (STRATEGIES[3], 4), (STRATEGIES[9], 0), (STRATEGIES[10], 0)], ids=repr
+    ("strategy", "rows"),
+    [(STRATEGIES[0], 0), (STRATEGIES[3], 4), (STRATEGIES[9], 0), (STRATEGIES[10], 0), (STRATEGIES[-1], 3)],
+    ids=repr,
 )
 def test_how_many_rows_are_kept(strategy, rows):
     stream = stream_of(strategy, 1000)
     for position in range(strategy.iterations):
-        assert stream.state_dict()["memory"].shape == (min(rows, position), 1000)
+        kept = rows if strategy.recurrence().buffers else min(rows, position)
+        assert stream.state_dict()["memory"].shape == (kept, 1000)
         released(stream, 1000)
         assert stream.kept_rows == rows
 

@@ -27,8 +27,10 @@ from tests.training.torch.images import (
         minsep.BandedToeplitz.optimal(iterations=12, bands=4),
         minsep.BandedInverseToeplitz.square_root(iterations=12, bands=3),
         minsep.Dense(np.tril(np.random.default_rng(0).random((12, 12))) + 5 * np.eye(12)),
+        minsep.GammaBIFR(0.7, bands=3, iterations=12),
+        minsep.BufferedToeplitz([0.9, 0.4], [0.2, 0.3], iterations=12),
     ],
-    ids=["banded", "banded inverse", "dense"],
+    ids=["banded", "banded inverse", "dense", "gamma-BIFR", "buffered"],
 )
 def test_updates_equal_the_dense_expression(strategy):
     mechanism = minsep.Mechanism(strategy, minsep.MinSep(rate=0.1, min_sep=4), noise_multiplier=0.9)

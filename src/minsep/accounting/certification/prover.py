@@ -27,10 +27,12 @@ from minsep.accounting.directions import Direction
 from minsep.accounting.exact import ExactCurve
 from minsep.accounting.importance import (
     DEFAULT_MEMORY,
+    FEW_TUPLES,
     BoundedLaw,
     PlainLaw,
     best_clustered,
     best_law,
+    best_placed,
     best_tangent,
     law_from,
     shifted_laws,
@@ -159,12 +161,15 @@ class Prover:
         """Return a bound on the values of a test of `add`, as a measure of its work; 0 where it needs no samples."""
         reduction = self._reduction(mechanism, "add")
         pair, claim = reduction.pair, claim_of(reduction, "add", self.verifier.level)
-        if pair.tiltable is None or is_immediate(reduction, "add"):
+        tiltable, phases = pair.tiltable, pair.phases
+        if (tiltable is None and phases is None) or is_immediate(reduction, "add"):
             return 0.0
         if best_tangent(pair, claim.epsilon)[0] <= claim.level:
             return 0.0
-        bounds = (law.log_bound(claim.epsilon) for law in shifted_laws(pair.tiltable, claim.epsilon))
-        return math.exp(min(bounds, default=0.0))
+        if phases is not None:
+            return math.exp(best_placed(phases, "add", claim.epsilon, most=FEW_TUPLES).log_bound(claim.epsilon))
+        shifted = [] if tiltable is None else shifted_laws(tiltable, claim.epsilon)
+        return math.exp(min((law.log_bound(claim.epsilon) for law in shifted), default=0.0))
 
     def _reduction(self, mechanism: Mechanism, direction: Direction) -> Reduction:
         if isinstance(self.verifier, FixedSampleVerifier):  # the paper's, to the letter

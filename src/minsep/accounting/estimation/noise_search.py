@@ -1,7 +1,7 @@
 """The noise multiplier at which an estimate meets its target: a starting point for a certificate, not a certificate."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,7 +10,18 @@ import numpy as np
 from minsep.accounting.directions import DIRECTIONS, Direction
 from minsep.accounting.estimation.sampling import Sampling
 from minsep.accounting.exact import PldCurve
-from minsep.accounting.importance import Law, LeapingLaw, TiltedLaw, affordable, best_clustered
+from minsep.accounting.importance import (
+    FEW_TUPLES,
+    BoundedLaw,
+    Law,
+    LeapingLaw,
+    PlacedLaw,
+    TiltedLaw,
+    affordable,
+    best_clustered,
+    countable,
+)
+from minsep.accounting.pairs import Pair
 from minsep.accounting.reduction import best_reduction, shift_of
 from minsep.accounting.schemes import pair_of
 from minsep.core.budget import Budget
@@ -192,6 +203,14 @@ class _Estimates:
         return math.log(max(value, 1e-300) / self.level)
 
 
+def _guess_laws(pair: Pair) -> Iterator[BoundedLaw]:
+    for copies, tilt in _GUESS_LAWS:
+        if pair.phases is not None and countable(pair.phases, copies, FEW_TUPLES):
+            yield PlacedLaw(pair.phases, "remove", copies, tilt)
+        if pair.tiltable is not None and affordable(pair.tiltable.single, copies):
+            yield TiltedLaw(pair.tiltable.single, "remove", copies, tilt)
+
+
 def guessed_noise_multiplier(design: Design, budget: Budget, guess: float) -> tuple[float, float]:
     """Return the noise multiplier at which a proven bound on delta is that of the budget, and its slope there.
 
@@ -204,16 +223,14 @@ def guessed_noise_multiplier(design: Design, budget: Budget, guess: float) -> tu
     def log_excess(sigma: float) -> float:
         pair, share = pair_of(whole.with_noise(sigma), np.float64).shortened()
         shift = shift_of(share, budget.epsilon, "remove")
-        if pair.tiltable is None or pair.upper_bound or shift.vanishes:
+        if (pair.tiltable is None and pair.phases is None) or pair.upper_bound or shift.vanishes:
             return 0.0
-        single = pair.tiltable.single
-        if design.strategy.iterations >= _FEWEST_ITERATIONS_OF_CLUSTERS:
-            law = best_clustered(single, "remove", shift.epsilon)
+        if pair.tiltable is not None and design.strategy.iterations >= _FEWEST_ITERATIONS_OF_CLUSTERS:
+            law = best_clustered(pair.tiltable.single, "remove", shift.epsilon)
             if law is not None:
                 typical = law.log_bound(shift.epsilon) - _CLUSTERED_LOG_EXCESS
                 return typical + math.log(shift.factor) - math.log(budget.delta)
-        tilted = [TiltedLaw(single, "remove", *law) for law in _GUESS_LAWS if affordable(single, law[0])]
-        bound = min((law.log_bound(shift.epsilon) for law in tilted), default=math.log(budget.delta))
+        bound = min((law.log_bound(shift.epsilon) for law in _guess_laws(pair)), default=math.log(budget.delta))
         return bound + math.log(shift.factor) - math.log(budget.delta)
 
     found = min(noise_at_target(log_excess, guess, _GUESS_LOG_TOLERANCE), guess)

@@ -14,17 +14,20 @@ from minsep.accounting.estimation.moments import integrand_moments
 from minsep.accounting.estimation.pilot import Pilot, run_pilot
 from minsep.accounting.exact import PldCurve
 from minsep.accounting.importance import (
+    FEW_TUPLES,
     AdaptedLaw,
     AllocatedLaw,
     Law,
     LeapingLaw,
     MixedLaw,
+    PlacedLaw,
     PlainLaw,
     TiltedLaw,
     affordable,
     best_allocated,
     best_clustered,
     best_law,
+    best_placed,
     best_tangent,
     leaping_law,
     may_spread,
@@ -78,7 +81,7 @@ class Sampling:
         self.samples = samples
         # For a truncated mechanism, the adversary sees more than what is released.
         self.upper_bound = self.pair.upper_bound or self.pair.stronger_adversary
-        tilts = self.pair.allocation is not None or (
+        tilts = (self.pair.allocation or self.pair.phases) is not None or (
             self.pair.tiltable is not None
             and not self.pair.upper_bound
             and self.pair.tiltable.single.min_sep <= max(self.pair.strategy.iterations, _LONGEST_TILTED_SEPARATION)
@@ -120,7 +123,7 @@ class Sampling:
                 "probability of never taking part."
             )
         law = self._law_for(direction, epsilons[~free])
-        if not isinstance(law, AllocatedLaw):  # which is chosen without a pilot
+        if not isinstance(law, AllocatedLaw | PlacedLaw):  # which are chosen without a pilot
             self.laws[direction] = law
         samples = self.samples
         if isinstance(law, MixedLaw):
@@ -212,7 +215,9 @@ class Sampling:
         parts = [self.law(direction, epsilon) for epsilon in np.linspace(low, high, count)]
         distinct = tuple(
             dict.fromkeys(
-                part for part in parts if isinstance(part, AdaptedLaw | AllocatedLaw | LeapingLaw | TiltedLaw)
+                part
+                for part in parts
+                if isinstance(part, AdaptedLaw | AllocatedLaw | LeapingLaw | PlacedLaw | TiltedLaw)
             )
         )
         return MixedLaw(distinct) if len(distinct) > 1 else parts[-1]
@@ -223,6 +228,8 @@ class Sampling:
         if allocation is not None and self.method == "tilted" and direction == "remove":
             # The second moment of X is at most delta times the bound, so the least bound makes a good law.
             return best_allocated(allocation, epsilon)
+        if self.pair.phases is not None and self.method == "tilted":
+            return best_placed(self.pair.phases, direction, epsilon, most=FEW_TUPLES)
         if self.method == "plain" or tiltable is None:
             return PlainLaw(self.pair, direction)
         leaping = leaping_law(self.pair, direction, epsilon)
@@ -243,7 +250,7 @@ class Sampling:
         """Return where an estimate can be trusted: many samples count, and what must be 1 is 1."""
         first, second = sums.moments
         resolved = np.asarray((first > 0) & (first**2 >= _FEWEST_EFFECTIVE * second))
-        if isinstance(law, AllocatedLaw):
+        if isinstance(law, AllocatedLaw | PlacedLaw):
             # X has a proven bound near delta. dP/dP' has none: with many copies its mean tells nothing.
             return resolved
         mean, square = sums.control / samples
@@ -282,7 +289,7 @@ class Sampling:
         pair = self.pair
         if pair.moments is not None and direction == "add":
             return pair.moments.best(epsilon)[0]
-        if (pair.allocation is None and pair.tiltable is None) or pair.upper_bound:
+        if (pair.allocation or pair.phases or pair.tiltable) is None or pair.upper_bound:
             return None
         log_bound = best_law(pair, direction, epsilon).log_bound(epsilon)
         clustered = best_clustered(pair, direction, epsilon)

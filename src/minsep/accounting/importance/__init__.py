@@ -16,6 +16,7 @@ from minsep.accounting.importance.clustered import ClusteredLaw, best_clustered
 from minsep.accounting.importance.leaping import LeapingLaw, leaping_law
 from minsep.accounting.importance.mixed import MixedLaw
 from minsep.accounting.importance.payoff import ALONE, Payoff
+from minsep.accounting.importance.placed import FEW_TUPLES, PlacedLaw, best_placed, countable
 from minsep.accounting.importance.plain import PlainLaw
 from minsep.accounting.importance.shifted import ShiftedLaw, shifted_laws
 from minsep.accounting.importance.tangents import add_bound, best_tangent, tangents
@@ -26,6 +27,7 @@ from minsep.core.registry import load_variants
 __all__ = [
     "ALONE",
     "DEFAULT_MEMORY",
+    "FEW_TUPLES",
     "AdaptedLaw",
     "AllocatedLaw",
     "BoundedLaw",
@@ -34,6 +36,7 @@ __all__ = [
     "LeapingLaw",
     "MixedLaw",
     "Payoff",
+    "PlacedLaw",
     "PlainLaw",
     "ScoredLaw",
     "ShiftedLaw",
@@ -44,7 +47,9 @@ __all__ = [
     "best_allocated",
     "best_clustered",
     "best_law",
+    "best_placed",
     "best_tangent",
+    "countable",
     "law_from",
     "law_in_words",
     "leaping_law",

@@ -9,6 +9,7 @@ from minsep.accounting.directions import Direction
 from minsep.accounting.importance.allocated import best_allocated
 from minsep.accounting.importance.base import BoundedLaw
 from minsep.accounting.importance.payoff import ALONE, Payoff
+from minsep.accounting.importance.placed import best_placed
 from minsep.accounting.importance.plain import PlainLaw
 from minsep.accounting.importance.shifted import shifted_laws
 from minsep.accounting.importance.tilted import MOST_COPIES, TiltedLaw
@@ -28,7 +29,7 @@ def best_law(
     enough: float = 0.0,
     payoff: Payoff = ALONE,
 ) -> BoundedLaw:
-    """Return the law of least bound: tilted with the best (k, t) that fits into memory, allocated, or plain.
+    """Return the law of least bound: tilted with the best (k, t) that fits into memory, allocated, placed, or plain.
 
     A bound of `enough` ends the search. The choice depends on no sample, so it does not weaken the guarantee.
     """
@@ -36,6 +37,9 @@ def best_law(
     if pair.allocation is not None and direction == "remove":
         allocated = best_allocated(pair.allocation, epsilon, payoff)
         return allocated if allocated.copies > 1 else best
+    if pair.phases is not None:
+        placed = best_placed(pair.phases, direction, epsilon, enough, payoff)
+        return placed if placed.log_bound(epsilon) < best.log_bound(epsilon) else best
     tiltable = pair.tiltable
     if tiltable is None or pair.upper_bound:
         return best

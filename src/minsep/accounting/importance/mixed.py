@@ -10,6 +10,7 @@ from minsep.accounting.importance.adapted import AdaptedLaw
 from minsep.accounting.importance.allocated import AllocatedLaw
 from minsep.accounting.importance.base import Law
 from minsep.accounting.importance.leaping import LeapingLaw
+from minsep.accounting.importance.placed import PlacedLaw
 from minsep.accounting.importance.tilted import TiltedLaw
 from minsep.accounting.pairs import ParticipationPair
 from minsep.core.arrays import FloatArray
@@ -23,7 +24,7 @@ class MixedLaw(Law):
     The density is that of the mixture with equal shares, so the number of chunks must be a multiple of `len(parts)`.
     """
 
-    parts: tuple[AdaptedLaw | AllocatedLaw | LeapingLaw | TiltedLaw, ...]
+    parts: tuple[AdaptedLaw | AllocatedLaw | LeapingLaw | PlacedLaw | TiltedLaw, ...]
 
     @property
     def pair(self) -> ParticipationPair:  # type: ignore[override]

@@ -25,6 +25,7 @@ from minsep.strategy import Strategy
 
 if TYPE_CHECKING:
     from minsep.accounting.pairs.allocation import AllocationPair
+    from minsep.accounting.pairs.cyclic import BallsInBinsPair
     from minsep.accounting.pairs.min_sep import MinSepPair
 
 # Values of a chunk: few enough for a processor's cache, enough to make a chunk worth its overhead.
@@ -91,6 +92,11 @@ class Pair(ABC):
     @property
     def allocation(self) -> "AllocationPair | None":
         """The pair as one of independent epochs, which has allocated laws; None if it has none."""
+        return None
+
+    @property
+    def phases(self) -> "BallsInBinsPair | None":
+        """The pair as one of a few participation vectors, which has placed laws; None if it has none."""
         return None
 
     @property

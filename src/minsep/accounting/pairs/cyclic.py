@@ -8,6 +8,8 @@ import numpy as np
 
 from minsep.accounting.pairs.base import ParticipationPair
 from minsep.accounting.pairs.kernels import cyclic_log_ratios
+from minsep.accounting.pairs.places import Places
+from minsep.accounting.pairs.tangents import Tangent
 from minsep.core.arrays import FloatArray, Rows
 from minsep.participation.renewal import RenewalLaw
 
@@ -46,6 +48,27 @@ class CyclicPair(ParticipationPair):
 @dataclass(frozen=True)
 class BallsInBinsPair(CyclicPair):
     """Balls-in-bins sampling, exact with any strategy: there is one participation vector for each phase."""
+
+    @property
+    def phases(self) -> "BallsInBinsPair":
+        """The pair itself."""
+        return self
+
+    @cached_property
+    def places(self) -> Places:
+        """What a sample is moved by, for each phase."""
+        return Places(self.strategy, self.noise_multiplier, self.cycle)
+
+    def tangent(self, distance: float) -> Tangent:
+        """Return a plane below log P/Q that touches it near a point so far from 0."""
+        return self.places.tangent(distance)
+
+    def log_means(self, scores: Rows, tilt: float) -> FloatArray:
+        """Return log E_x exp(tilt (<C x, y>/s2 - |C x|^2/(2 s2))): log P/Q when the tilt is 1."""
+        tilted = scores * scores.dtype.type(tilt)
+        offsets, constants = -tilt * self.half_norms, tilt * self._overlaps
+        means: FloatArray = cyclic_log_ratios(tilted, offsets, self.law.log_miss, self.cycle, constants)
+        return means
 
     @cached_property
     def _overlaps(self) -> FloatArray:

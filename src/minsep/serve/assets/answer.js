@@ -39,17 +39,17 @@ export function show(state) {
   byId("sentence").replaceChildren(
     ...prose(answer ? `${capital(words(best.scheme))} with ${noise} should be about ${privacy}.` : `So far, ${words(best.scheme)} has the lowest error at ${privacy}.`),
   );
-  const baseline = ranked(candidates).find((one) => spec.schemes.some(({ kind, baseline }) => baseline && kind === one.scheme) && one.shrink === 1);
+  const baseline = ranked(candidates).find((one) => spec.schemes.some(({ kind, baseline }) => baseline && kind === one.scheme) && one.shrink === 1 && one.is_banded);
   const gain = baseline && baseline.name !== best.name ? 1 - best.error / baseline.error : null;
   const remark = answer ? answer.statement.replace(/^.*?Do not train (by|with) it\./s, "An estimate, not a guarantee: do not train with it.") : "Estimates arrive as they are computed.";
   byId("remark").replaceChildren(...prose(`The mechanism: ${best.name}. ${remark}`));
-  const memory = (best.bands - 1) * (inputs.model_size || 0) * 4;
+  const memory = best.noise_bytes * (inputs.model_size || 0);
   numbers([
     ["Privacy", `ε = ${digits(inputs.epsilon)}`, `δ = ${digits(inputs.delta, 3)}`],
     ["Noise multiplier", digits(best.noise_multiplier), "standard deviation / clip norm"],
     ["Error", digits(best.error), `root mean square, ${answer ? answer.workload : "so far"}`],
     gain === null ? ["Against the best baseline", "–", "it is the best baseline"] : ["Against the best baseline", `${gain >= 0 ? "−" : "+"}${digits(100 * Math.abs(gain), 3)} %`, baseline.name],
-    ...(inputs.model_size ? [["Memory for noise", memory ? bytes(memory) : "none", `${whole(best.bands)} band${best.bands > 1 ? "s" : ""}`]] : []),
+    ...(inputs.model_size ? [["Memory for noise", memory ? bytes(memory) : "none", best.is_banded ? `${whole(best.bands)} band${best.bands > 1 ? "s" : ""}` : best.noise_bytes ? "in buffers" : "rows are drawn again"]] : []),
   ]);
   byId("brief").replaceChildren(
     answer ? "Estimate: " : "So far: ", "noise ", element("b", {}, digits(best.noise_multiplier)), ", error ", element("b", {}, digits(best.error)), ". See the answer",
@@ -67,7 +67,7 @@ function numbers(tiles) {
 function row(one, least, recommended) {
   return [
     [element("span", { class: `swatch ${one.scheme}` }), ...prose(one.name), ...(one === recommended ? [" ", element("span", { class: "chip good" }, "recommended")] : [])],
-    whole(one.bands), whole(one.min_sep), digits(one.noise_multiplier), digits(one.error), digits(one.error / least, 4), one.exact ? "computed" : "estimate",
+    one.is_banded ? whole(one.bands) : "dense", whole(one.min_sep), digits(one.noise_multiplier), digits(one.error), digits(one.error / least, 4), one.exact ? "computed" : "estimate",
   ];
 }
 

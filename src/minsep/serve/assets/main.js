@@ -59,7 +59,7 @@ async function explore(patient) {
       byId("problem").textContent = form.showProblems({});
       byId("certify").disabled = false;
     } else if (message.kind === "candidate") {
-      found.set([message.scheme, message.bands, message.min_sep, message.shrink].join(), message);
+      found.set([message.scheme, message.matrix, message.bands, message.min_sep, message.shrink].join(), message);
       next.candidates = [...found.values()];
     } else if (message.kind === "answer") next.answer = message;
     else if (message.kind === "epsilon") next.epsilons.push(message);

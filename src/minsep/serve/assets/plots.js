@@ -127,7 +127,7 @@ function epsilonPlot({ candidates, epsilons, best, inputs }) {
   const lines = [];
   const add = (one, name, colour, symbol, dash) => {
     if (!one) return;
-    const points = epsilons.filter((point) => point.scheme === one.scheme && point.bands === one.bands && point.min_sep === one.min_sep)
+    const points = epsilons.filter((point) => point.scheme === one.scheme && point.matrix === one.matrix && point.bands === one.bands && point.min_sep === one.min_sep)
       .map((point) => [point.epsilon, point.error]);
     points.push([epsilon, one.error]);
     points.sort((left, right) => left[0] - right[0]);
@@ -155,7 +155,8 @@ function epsilonPlot({ candidates, epsilons, best, inputs }) {
 const quantityOf = () => document.querySelector("[name=quantity]:checked").value;
 const NAMES = { error: "error", noise_multiplier: "noise multiplier" };
 
-function bandsPlot({ candidates, best }) {
+function bandsPlot({ candidates: all, best }) {
+  const candidates = all.filter((one) => one.is_banded);
   const quantity = quantityOf();
   const data = [];
   const rows = [];
@@ -175,7 +176,7 @@ function bandsPlot({ candidates, best }) {
       rows.push(...points.map((one) => [one.name, whole(one.bands), digits(one.noise_multiplier), digits(one.error)]));
     }
   }
-  if (best) data.push({ type: "scatter", mode: "markers", x: [best.bands], y: [best[quantity]], name: "you are here", marker: STAR, hovertemplate: "%{y:.4g}<extra>you are here</extra>" });
+  if (best && best.is_banded) data.push({ type: "scatter", mode: "markers", x: [best.bands], y: [best[quantity]], name: "you are here", marker: STAR, hovertemplate: "%{y:.4g}<extra>you are here</extra>" });
   const bands = [...new Set(candidates.map((one) => one.bands))].sort((left, right) => left - right);
   show("bands", data, layout("bands", NAMES[quantity], {
     xaxis: { type: "log", tickvals: bands, ticktext: bands.map(whole) }, yaxis: { rangemode: quantity === "error" ? "tozero" : "normal" },
@@ -196,7 +197,7 @@ function shade(share) {
 /* Bars of height 1 on top of each other instead of Plotly's heat map, which sets styles that the policy forbids. */
 function separationPlot({ candidates, best }) {
   const quantity = quantityOf();
-  const own = candidates.filter((one) => one.bands > 1 && one.shrink === 1 && ["min-sep", "balls-in-bins"].includes(one.scheme));
+  const own = candidates.filter((one) => one.is_banded && one.bands > 1 && one.shrink === 1 && ["min-sep", "balls-in-bins"].includes(one.scheme));
   const bands = [...new Set(own.map((one) => one.bands))].sort((left, right) => left - right);
   const separations = [...new Set(own.map((one) => one.min_sep))].sort((left, right) => left - right);
   const cell = (separation, size) => own.find((one) => one.min_sep === separation && one.bands === size);
@@ -213,7 +214,7 @@ function separationPlot({ candidates, best }) {
       hovertemplate: "%{customdata[0]}<br>noise multiplier %{customdata[1]:.4g}<br>error %{customdata[2]:.4g}<extra>%{customdata[3]}</extra>",
     };
   });
-  const place = best ? [bands.indexOf(best.bands), separations.indexOf(best.min_sep)] : [-1, -1];
+  const place = best && best.is_banded ? [bands.indexOf(best.bands), separations.indexOf(best.min_sep)] : [-1, -1];
   const shapes = Math.min(...place) < 0 ? [] : [{ type: "rect", x0: place[0] - 0.48, x1: place[0] + 0.48, y0: place[1] - 0.475, y1: place[1] + 0.475, line: { color: GOLD, width: 3 } }];
   show("separation", data, layout("bands", "separation b", {
     xaxis: { tickvals: bands.map((_, index) => index), ticktext: bands.map(whole), showline: false, ticks: "" },
@@ -237,13 +238,14 @@ function memoryPlot({ candidates, best, inputs }) {
     { type: "scatter", mode: "lines+markers", x: shown, y: shown.map((count) => needs(count)), name: "noise", line: { color: BLUE, width: 2 }, marker: { color: BLUE, size: 7 }, customdata: shown.map((count) => bytes(needs(count))), hovertemplate: "%{x} bands<br>%{customdata}<extra></extra>" },
     { type: "scatter", mode: "lines", x: [shown[0], shown.at(-1)], y: [model, model], name: "the model itself", line: { color: GREY, width: 2, dash: "dash" }, hovertemplate: `${bytes(model)}<extra>the model, in float32</extra>` },
   ];
-  if (best && best.bands > 1) data.push({ type: "scatter", mode: "markers", x: [best.bands], y: [needs(best.bands)], name: "you are here", marker: STAR, hovertemplate: `${bytes(needs(best.bands))}<extra>you are here</extra>` });
+  if (best && best.is_banded && best.bands > 1) data.push({ type: "scatter", mode: "markers", x: [best.bands], y: [needs(best.bands)], name: "you are here", marker: STAR, hovertemplate: `${bytes(needs(best.bands))}<extra>you are here</extra>` });
   const ticks = [];
   for (let tick = 2 ** Math.floor(Math.log2(model)); tick <= 2 * needs(shown.at(-1)); tick *= 4) ticks.push(tick);
   show("memory", data, layout("bands", "memory", {
     xaxis: { type: "log", tickvals: shown, ticktext: shown.map(whole) }, yaxis: { type: "log", tickvals: ticks, ticktext: ticks.map(bytes) },
   }));
-  const own = best ? (best.bands > 1 ? `${whole(best.bands)} bands keep ${bytes(needs(best.bands))} of past noise` : "One band keeps no past noise") : "Past noise that is kept";
+  const kept = best && !best.is_banded ? `This strategy keeps ${best.noise_bytes ? `${bytes(best.noise_bytes * size)} of` : "no"} past noise` : null;
+  const own = kept ?? (best ? (best.bands > 1 ? `${whole(best.bands)} bands keep ${bytes(needs(best.bands))} of past noise` : "One band keeps no past noise") : "Past noise that is kept");
   tell("memory", `${own}, for ${inputs.model_size ? "your model" : "a model"} of ${whole(size)} parameters in float32${inputs.model_size ? "" : ": give the model size for your own"}.`,
     table(["bands", "memory for noise"], bands.map((count) => [whole(count), count > 1 ? bytes(needs(count)) : "none"]), { caption: "Memory for noise" }));
 }

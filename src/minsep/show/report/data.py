@@ -198,11 +198,11 @@ def series(plan: Plan) -> list[Series]:
     """Return the best candidate of each scheme for each number of bands, with the paper's strategies and tuned."""
     best: dict[tuple[str, bool], dict[int, Candidate]] = {}
     for candidate in reversed(
-        [candidate for candidate in plan.table if candidate.error is not None]
+        [candidate for candidate in plan.table if candidate.error is not None and candidate.is_banded]
     ):  # the best is first in the table, so it is kept
         best.setdefault((candidate.scheme, candidate.shrink != 1.0), {})[candidate.bands] = candidate
     chosen = plan.chosen
-    if chosen in plan.table:  # so that the plan lies on its own curve
+    if chosen in plan.table and chosen.is_banded:  # so that the plan lies on its own curve
         best[chosen.scheme, chosen.shrink != 1.0][chosen.bands] = chosen
     return [
         Series(scheme, tuned, tuple(by_bands[bands] for bands in sorted(by_bands)))

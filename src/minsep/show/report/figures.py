@@ -80,7 +80,7 @@ def by_bands(plan: Plan, quantity: str) -> Plot:
             "error (root mean square)" if of_error else "noise multiplier",
             limits=data.range_of_errors(plan) if of_error else None,
         ),
-        [*lines, star],
+        [*lines, star] if plan.chosen.is_banded else lines,
     )
 
 

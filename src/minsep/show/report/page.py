@@ -8,8 +8,10 @@ import numpy as np
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from minsep.core.numbers import in_bytes
 from minsep.paper.comparison import OTHERS, Comparison
 from minsep.planning import Candidate, Plan, rankings
+from minsep.planning.memory import memory_frontier
 from minsep.show import palette
 from minsep.show.plots import HeatMap, Plot
 from minsep.show.plots.interactive import drawn
@@ -62,6 +64,7 @@ def plan_page(plan: Plan, command: str) -> str:
         privacy=_privacy(plan),
         costs=[("Error", _by_bands(plan, "error")), ("Noise multiplier", _by_bands(plan, "noise_multiplier"))],
         tried=_tried(plan),
+        memory=_memory(plan),
         workloads=_workloads(plan),
         skipped=Table(
             ["mechanism", "reason"],
@@ -120,7 +123,7 @@ def _tried(plan: Plan) -> Table:
         [
             [
                 candidate.name,
-                f"{candidate.bands:,}",
+                f"{candidate.bands:,}" if candidate.is_banded else "dense",
                 f"{candidate.min_sep:,}",
                 *_cost(candidate),
                 "computed" if candidate.exact else "estimate",
@@ -128,6 +131,27 @@ def _tried(plan: Plan) -> Table:
             for candidate in tried
         ],
         chosen=tried.index(plan.chosen) if plan.chosen in tried else None,
+    )
+
+
+def _memory(plan: Plan) -> Table | None:
+    """Return the frontier of error against the memory of noise, if the size of the model is known."""
+    points = memory_frontier(plan)
+    if not points:
+        return None
+    return Table(
+        ["mechanism", "memory", "rows drawn a step", "error", "fits"],
+        [
+            [
+                point.candidate.name,
+                in_bytes(point.noise_bytes),
+                f"{point.drawn_rows}",
+                f"{point.candidate.error:.4g}",
+                "yes" if point.fits else "no",
+            ]
+            for point in points
+        ],
+        chosen=next((place for place, one in enumerate(points) if one.candidate.name == plan.chosen.name), None),
     )
 
 

@@ -1,6 +1,7 @@
 """A stream of correlated noise on a device: a function of (mechanism, size, key), read in order."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,8 +22,8 @@ _VALUES_AT_ONCE_ON_HOST, _VALUES_AT_ONCE_ON_DEVICE = 1 << 16, 1 << 22
 class DeviceNoiseStream(KeyedStream):
     """The noise of a mechanism on a device: exactly `iterations` rows of C^-1 Z, of which nothing leaves the device.
 
-    A banded strategy keeps `bands - 1` rows of four bytes a value, one whose inverse is banded keeps none, and a dense
-    one keeps all.
+    A banded strategy keeps `bands - 1` rows of four bytes a value, one whose inverse is banded keeps none, a buffered
+    one keeps its buffers, of eight bytes a value, and a dense one keeps all rows.
 
     Args:
         mechanism: The mechanism. Its noise multiplier is the standard deviation of the entries of Z, which are
@@ -89,37 +90,50 @@ class DeviceNoiseStream(KeyedStream):
 
     def _start(self, key: Key, smoothing: Key) -> None:
         self._normals, self._smoothing = (DeviceNormals(one, self._device) for one in (key, smoothing))
-        rows = self._recurrence.window if self._recurrence.on_grid else 0
-        self._kept = torch.zeros(rows, self.size, dtype=torch.float32, device=self._device)
+        recurrence = self._recurrence
+        rows = recurrence.noise_rows if recurrence.on_grid else 0
+        dtype = torch.float32 if recurrence.buffers is None else torch.float64
+        self._kept = torch.zeros(rows, self.size, dtype=dtype, device=self._device)
 
-    def _memory(self, kept: range) -> NDArray[np.float32]:
-        slots = torch.tensor([row % max(len(self._kept), 1) for row in kept], dtype=torch.long, device=self._device)
-        return self._kept[slots].cpu().numpy().copy()
+    def _memory(self) -> NDArray[Any]:
+        return self._kept[self._places(self._position)].cpu().numpy().copy()
 
-    def _restore(self, memory: NDArray[np.float32], kept: range) -> None:
-        for row, value in zip(kept, memory, strict=True):
-            self._kept[row % len(self._kept)] = torch.from_numpy(value.copy()).to(self._device)
+    def _restore(self, memory: NDArray[Any], position: int) -> None:
+        for place, values in zip(self._places(position).tolist(), memory, strict=True):
+            self._kept[place] = torch.from_numpy(values.copy()).to(self._device)
+
+    def _places(self, position: int) -> Tensor:
+        """Return where what is kept at a position is kept: the buffers in order, or rows in turn."""
+        if self._recurrence.buffers is None:
+            places = [row % max(len(self._kept), 1) for row in self._recurrence.kept(position)]
+        else:
+            places = list(range(len(self._kept)))
+        return torch.tensor(places, dtype=torch.long, device=self._device)
 
     def _release(self, sums: Tensor, unit: float) -> bool:
         """Make the row at the position, keep it, and add it to sums; return whether all were in range."""
         row, kept = self._position, len(self._kept)
-        product = self._recurrence.product(row)
-        weights = np.zeros(kept)
+        product, buffers = self._recurrence.product(row), self._recurrence.buffers
+        weights, decays = np.zeros(kept), None
         for lag, weight in enumerate(product.of_kept, start=1):
             weights[(row - lag) % kept] = weight
-        of_kept = torch.from_numpy(weights).to(self._device)
+        if buffers is not None:
+            weights, decays = buffers.weights, torch.tensor(buffers.decays[:, None], device=self._device)
+        of_kept = torch.tensor(weights, device=self._device)
         per_row = self.grid.noise_multiplier / self.grid.step
         good = torch.ones((), dtype=torch.bool, device=self._device)
         for part, columns in self._slices():
             steps = torch.zeros(columns[1] - columns[0], dtype=torch.float64, device=self._device)
-            if product.of_kept.size:
+            if kept:
                 steps += of_kept @ self._kept[:, part].double()
             for lag, weight in enumerate(product.of_normals):
                 steps += self._normals.row(row - lag, columns) * (per_row * float(weight))
             whole_noise = steps.round()
             if self._recurrence.on_grid:
                 steps = whole_noise
-            if kept:
+            if decays is not None:
+                self._kept[:, part] = decays * self._kept[:, part] + steps
+            elif kept:
                 self._kept[row % kept, part] = steps.float()
             scaled = sums[part] / unit
             good &= (scaled.abs() < MOST_STEPS).all()
