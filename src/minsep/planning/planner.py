@@ -1,6 +1,7 @@
 """The search for the mechanism with the lowest error, and its certificate."""
 
 import inspect
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
@@ -9,7 +10,6 @@ from typing import ParamSpec
 
 from minsep.accounting import Certificate, TunedBudget, TuningCertificate, not_certified
 from minsep.core.budget import Budget
-from minsep.core.numbers import in_bytes
 from minsep.core.progress import Listener
 from minsep.engine import LOCAL, Compute
 from minsep.journal import Call, begin
@@ -401,9 +401,16 @@ def _refuse_memory(request: Request, large: list[Candidate]) -> ValueError:
     least = min(large, key=lambda one: one.noise_bytes)
     needed = least.noise_bytes * (request.model_size or 0)
     return ValueError(
-        f"noise_memory is {request.noise_memory:,} bytes, but it must be at least {needed:,} ({in_bytes(needed)}): the "
-        f"noise of {least.name} needs that for a model of {request.model_size:,} parameters."
+        f"noise_memory is {request.noise_memory:,} bytes, but it must be at least {needed:,} ({_gib_above(needed)}): "
+        f"the noise of {least.name} needs that for a model of {request.model_size:,} parameters."
     )
+
+
+def _gib_above(number: int) -> str:
+    """Return a number of bytes in GiB, with three digits and rounded up, as the command line can be given it."""
+    value = number / 2**30
+    digit = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return f"{math.ceil(value / digit) * digit:.6g} GiB"
 
 
 def _sufficient_size(cut: list[Candidate], request: Request) -> int:

@@ -30,7 +30,7 @@ MOST_COPIES = 8
 """Most copies of a placed law."""
 MOST_TUPLES = 20_000_000
 """Most tuples of places that are counted, in increasing order: a second of work."""
-FEW_TUPLES = 1_000_000
+FEW_TUPLES = 300_000
 """Most of those that are counted for an estimate."""
 _LARGEST_TILT = 6.0
 _UNIT = 2.0**-53
