@@ -158,7 +158,9 @@ def compare(
 def _cell(request: Request, verified: bool, run: Call) -> Cell:
     """Return the best candidates of each scheme for a task."""
     search = Search(request, run.seed, run.compute, None)
-    measured = search.estimate_all([candidate for candidate in candidates(request) if not candidate.skipped])
+    measured = search.estimate_all(
+        [candidate for candidate in candidates(request) if not candidate.skipped and candidate.is_banded]
+    )
     # b-min-sep with a separation of an epoch is balls-in-bins, so it is measured once and counted for both.
     measured += [replace(one, scheme=PROPOSED) for one in measured if one.scheme == BallsInBins.kind]
     ranked = sorted((one for one in measured if not one.skipped), key=error_of)

@@ -90,6 +90,10 @@ class Candidate:
         """Rows of normals that a run draws in each step."""
         return 1 if self.is_banded else recipes()[self.matrix].drawn_rows(self.bands)
 
+    def exists(self, request: Request) -> bool:
+        """Return whether there is a strategy of its size, which has to be computed for some."""
+        return self.is_banded or _dense_strategy(self.matrix, self.bands, setting_of(request)) is not None
+
     def strategy(self, request: Request) -> Toeplitz:
         """Return the strategy matrix."""
         if self.is_banded:
@@ -169,9 +173,8 @@ def _with_little_memory(family: type[Family], request: Request) -> Iterator[Cand
         reason = "its privacy is not known with truncated batches"
     for kind, recipe in recipes().items():
         for size in recipe.sizes(request.max_bands):
-            if reason or _dense_strategy(kind, size, setting_of(request)) is not None:
-                candidate = Candidate(family.kind, size, separation, skipped=reason, matrix=kind)
-                yield _within_memory(candidate, request)
+            candidate = Candidate(family.kind, size, separation, skipped=reason, matrix=kind)
+            yield _within_memory(candidate, request)
 
 
 def _within_memory(candidate: Candidate, request: Request) -> Candidate:

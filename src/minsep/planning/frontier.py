@@ -245,7 +245,7 @@ def _point(request: Request, run: Call) -> BatchSizePoint | None:
     if request.tuned is not None:
         request = request.at(request.tuned.of_one.epsilon)
     search = Search(request, run.seed, run.compute, tell)
-    listed = [one for one in candidates(request) if not one.skipped and one.bands in _BANDS]
+    listed = [one for one in candidates(request) if not one.skipped and one.is_banded and one.bands in _BANDS]
     if iterations > _MOST_SAMPLED_ITERATIONS:
         listed = [one for one in listed if search.is_exact(one)]
     tried = sorted((one for one in search.estimate_all(listed) if not one.skipped), key=error_of)

@@ -233,7 +233,8 @@ def make_plan(
 
     def planned(run: Call, request: Request, told: Callable[[Candidate], None] | None) -> Plan:
         search = Search(request, run.seed, run.compute, run.progress, told, curve, tuned)
-        return _plan(request, list(candidates(request)), search)
+        listed = [one for one in candidates(request) if one.skipped or one.exists(request)]
+        return _plan(request, listed, search)
 
     request.warn_of_delta()
     with begin(journal, "plan", {**asked.fields, "curve": curve}, seed, compute, progress) as run:

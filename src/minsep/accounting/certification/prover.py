@@ -56,6 +56,7 @@ _VALUES_IN_A_MINUTE = 1.2e9  # samples times iterations: under a minute
 _LEAST_SHARE_OF_SAMPLES, _LEAST_SHARE_OF_TARGET = 0.25, 0.65
 _MOST_BYTES = 1 << 50
 _MANY_LEVELS = 1e4  # of a bound, in levels, above which another law is looked for
+_LARGE_TABLE = 4e6  # numbers of a table of two copies, above which the other law is looked at first
 _WORTH_OTHER_SAMPLES = 0.7  # by which the logarithm of its bound must be less
 _OUTLOOK_SAMPLES, _FEWEST_POSITIVE = 2_000, 10  # samples that give an outlook
 
@@ -293,10 +294,16 @@ def _chosen_law(
     compute: Compute,
 ) -> BoundedLaw:
     payoff = alongside.payoff(direction)
+    many = math.log(max(_MANY_LEVELS * enough, 1e-300))
+    clustered = None
+    if pair.law.gap * pair.strategy.iterations > _LARGE_TABLE:
+        clustered = best_clustered(pair, direction, epsilon, payoff)
+        if clustered is not None and clustered.log_bound(epsilon) <= many:
+            return clustered
     law = best_law(pair, direction, epsilon, memory, enough, payoff)
-    if law.log_bound(epsilon) <= math.log(max(_MANY_LEVELS * enough, 1e-300)):
+    if law.log_bound(epsilon) <= many:
         return law
-    clustered = best_clustered(pair, direction, epsilon, payoff)
+    clustered = clustered or best_clustered(pair, direction, epsilon, payoff)
     if clustered is None or not clustered.log_bound(epsilon) < law.log_bound(epsilon) - _WORTH_OTHER_SAMPLES:
         return law
     return clustered

@@ -42,6 +42,7 @@ _STEEPEST_SLOPE = 300.0
 _GUESS_LOG_TOLERANCE = 1.0
 _GUESS_LAWS = ((2, 1.0), (2, 1.5), (2, 2.5), (3, 1.0), (3, 1.5))  # copies and tilts of laws whose bounds give a guess
 _FEWEST_ITERATIONS_OF_CLUSTERS = 10_000  # with fewer, few copies give a bound at once
+_LARGE_TABLE = 4e6  # numbers of a table of two copies
 _CLUSTERED_LOG_EXCESS = 8.0  # by which the logarithm of the bound of a clustered law typically exceeds that of delta
 _CLUSTERED_SLOPE = -40.0  # the steepest that is believed: bounds jump where the number of copies changes
 _NEAR_LOG_EXCESS = 0.5  # within which few samples are not enough
@@ -219,13 +220,15 @@ def guessed_noise_multiplier(design: Design, budget: Budget, guess: float) -> tu
     examples.
     """
     whole = replace(design, truncation=None)
+    n = design.strategy.iterations
+    clustered = n >= _FEWEST_ITERATIONS_OF_CLUSTERS or n * design.scheme.min_sep > _LARGE_TABLE
 
     def log_excess(sigma: float) -> float:
         pair, share = pair_of(whole.with_noise(sigma), np.float64).shortened()
         shift = shift_of(share, budget.epsilon, "remove")
         if (pair.tiltable is None and pair.phases is None) or pair.upper_bound or shift.vanishes:
             return 0.0
-        if pair.tiltable is not None and design.strategy.iterations >= _FEWEST_ITERATIONS_OF_CLUSTERS:
+        if clustered and pair.tiltable is not None:
             law = best_clustered(pair.tiltable.single, "remove", shift.epsilon)
             if law is not None:
                 typical = law.log_bound(shift.epsilon) - _CLUSTERED_LOG_EXCESS
@@ -235,5 +238,5 @@ def guessed_noise_multiplier(design: Design, budget: Budget, guess: float) -> tu
 
     found = min(noise_at_target(log_excess, guess, _GUESS_LOG_TOLERANCE), guess)
     slope = (log_excess(found * _SLOPE_RATIO) - log_excess(found)) / math.log(_SLOPE_RATIO)
-    steepest = _CLUSTERED_SLOPE if design.strategy.iterations >= _FEWEST_ITERATIONS_OF_CLUSTERS else -math.inf
+    steepest = _CLUSTERED_SLOPE if clustered else -math.inf
     return found, min(max(slope, steepest), TYPICAL_SLOPE) if math.isfinite(slope) else TYPICAL_SLOPE

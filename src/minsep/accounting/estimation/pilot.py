@@ -37,6 +37,7 @@ _RELEVANT, _MOST_RELEVANT = 1e-3, 128  # of the largest weight, and how many sam
 _STALLED_SHARE, _MOST_STALLED_ROUNDS = 0.9, 3  # of the way to epsilon that is left after a round, and how often
 _STARTS = ((1.0, 1.0), (1.5, 4.0), (2.5, 8.0), (4.5, 32.0))
 _MOST_COPIES = 3
+_LARGE_TABLE = 4e6  # numbers of a table of copies that takes longer than a pilot without it
 _COST_OF_COPIES = 4.0  # of a sample, with the tables that it needs
 _MOST_WEIGHT, _MOST_SCALE = 1e6, 12.0
 
@@ -94,7 +95,7 @@ def _starts(pair: TiltablePair, direction: Direction, epsilon: float) -> list[Pi
         starts += [AdaptedLaw(pair, direction, 0.0, 1.0, sign * share * linear) for share in (0.4, 1.0)]
         starts.append(AdaptedLaw(pair, direction, sign, 1.0, sign * max(linear - 1, 0.0)))
     for copies in range(2, _MOST_COPIES + 1):
-        if affordable(pair.single, copies):
+        if affordable(pair.single, copies) and pair.single.min_sep * pair.strategy.iterations <= _LARGE_TABLE:
             starts.append(TiltedLaw(pair, direction, copies, sign))
     return starts
 
