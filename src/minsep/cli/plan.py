@@ -91,7 +91,8 @@ def plan(
         known = preset_of(preset).values
         examples = known["num_examples"] if examples is None and edges is None else examples
         if epochs is None:
-            batch_size, iterations = batch_size or known["batch_size"], iterations or known["iterations"]
+            batch_size = known["batch_size"] if batch_size is None else batch_size
+            iterations = known["iterations"] if iterations is None else iterations
         goal = goal.or_else(known["epsilon"], known["delta"])
         answers |= {name: known[name] for name in answers.keys() & known if answers[name] == default_of(name)}
     keeps = not json and not answers["estimate"]
@@ -194,10 +195,10 @@ def _sizes(
     """Return the batch size and the iterations to check a request with; those of a frontier are made later."""
     from minsep.planning.frontier import iterations_of
 
-    if epochs is None or examples is None:
-        return {"batch_size": batch_size or 1, "iterations": iterations or 1}
-    size = batch_size or 1
-    return {"batch_size": size, "iterations": iterations_of(epochs, examples, size) if batch_size else 1}
+    if epochs is not None and examples is not None and batch_size is not None and epochs > 0 and batch_size > 0:
+        return {"batch_size": batch_size, "iterations": iterations_of(epochs, examples, batch_size)}
+    size = 1.0 if batch_size is None else batch_size
+    return {"batch_size": size, "iterations": 1 if iterations is None else iterations}
 
 
 def _lines(result: Any, output: Path | None, edges: Path | None) -> str:
