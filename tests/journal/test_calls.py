@@ -65,6 +65,8 @@ CALIBRATE = {
     "scheme": (SCHEME, minsep.MinSep(rate=0.1, min_sep=5)),
     "truncation": (None, minsep.Truncation(500, 1000)),
     "near": (0.9, 0.91),
+    "trials": (None, 5),
+    "law": ("geometric", "logarithmic"),
     **{name: CERTIFY[name] for name in CERTIFY if name not in ("mechanism", "max_samples")},
 }
 PLAN = {
@@ -82,6 +84,8 @@ PLAN = {
     "workload": (minsep.Workload(), minsep.Workload(momentum=0.9)),
     "model_size": (None, 1000),
     "curve": (None, False),
+    "trials": (None, 5),
+    "law": (None, "logarithmic"),
     "noise_memory": (1 << 34, 1 << 33),
     "tune": (False, True),
     "estimate": (False, True),

@@ -183,7 +183,8 @@ def calibrate(
         "model_size": model_size,
         "num_examples": num_examples,
         "curve": curve,
-        "trials": None if tuned is None else tuned.trials,
+        "trials": trials,
+        "law": law,
         "alongside": list(work.alongside.texts),
     }
     with begin(journal, "calibrate", inputs, seed, compute, progress) as run:
