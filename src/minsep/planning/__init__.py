@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from minsep.planning.frontier import Frontier as Frontier
     from minsep.planning.frontier import plan_epochs as plan_epochs
     from minsep.planning.margin import Margin as Margin
+    from minsep.planning.memory import MemoryPoint as MemoryPoint
+    from minsep.planning.memory import memory_frontier as memory_frontier
     from minsep.planning.planner import Plan as Plan
     from minsep.planning.planner import make_plan as make_plan
     from minsep.planning.planner import plan as plan
@@ -31,6 +33,7 @@ _MODULE_OF = {
     "Candidate": "candidates",
     "Frontier": "frontier",
     "Margin": "margin",
+    "MemoryPoint": "memory",
     "PRESETS": "presets",
     "Plan": "planner",
     "Preset": "presets",
@@ -40,6 +43,7 @@ _MODULE_OF = {
     "UserPlans": "users",
     "at_epsilons": "by_epsilon",
     "make_plan": "planner",
+    "memory_frontier": "memory",
     "plan": "planner",
     "plan_epochs": "frontier",
     "plan_users": "users",

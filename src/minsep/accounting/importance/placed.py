@@ -5,7 +5,7 @@ C x is one of few vectors m_p, one for each place p of an epoch. A tuple of k pl
     chances exp((t^2 - t) sum_j <m_j, m_j> / (2 s2) + t^2 sum_(i<j) <m_i, m_j> / s2),
 
 which depends on the order of its places in nothing, so tuples of increasing places stand for all. They are drawn in two
-steps: all but the last place, by the sums over the last one, and then that. docs/certified-sampling.md, section 10.
+steps: all but the last place, by the sums over the last one, and then that. docs/certified-sampling.md, section 11.
 """
 
 import math
