@@ -233,7 +233,8 @@ def make_plan(
 
     def planned(run: Call, request: Request, told: Callable[[Candidate], None] | None) -> Plan:
         search = Search(request, run.seed, run.compute, run.progress, told, curve, tuned)
-        listed = [one for one in candidates(request) if one.skipped or one.exists(request)]
+        # What is too large for the memory may be estimated too, to show what more memory would buy.
+        listed = [one for one in candidates(request) if (one.skipped and not one.too_large) or one.exists(request)]
         return _plan(request, listed, search)
 
     request.warn_of_delta()
