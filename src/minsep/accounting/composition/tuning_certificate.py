@@ -47,7 +47,7 @@ class TuningCertificate:
         The best of about 10 runs (geometric) is (2.6841, 1e-05)-DP, for a list of configurations and a distribution of the number of runs that are fixed beforehand, if only the best run is released and the number of runs stays secret.
         >>> together = minsep.compose([whole, certificate], delta=1e-5)
         >>> round(together.epsilon, 2)
-        3.28
+        3.49
     """  # noqa: E501
 
     certificates: tuple[Certificate, ...]
