@@ -21,6 +21,7 @@ from minsep.strategy import series
 from minsep.strategy.newton import minimise
 
 _GRADIENT_TOLERANCE = 1e-9
+_SHORTER, _SHORTEST, _BANDS_OF_A_SHORTER_RUN = 16, 4096, 16
 
 
 def banded_toeplitz(iterations: int, bands: int, workload: FloatArray | None = None) -> FloatArray:
@@ -34,6 +35,9 @@ def banded_toeplitz(iterations: int, bands: int, workload: FloatArray | None = N
     start = series.square_root_of_prefix_sums(bands)
     if bands == 1:
         return start
+    if workload is None and iterations // _SHORTER >= max(_SHORTEST, _BANDS_OF_A_SHORTER_RUN * bands):
+        # The optimum of a shorter run is so close that one or two steps are left.
+        start = banded_toeplitz(iterations // _SHORTER, bands)
     objective = _BandedObjective(iterations, bands, workload)
     tail = minimise(objective.value_and_gradient, objective.hessian, start[1:], _GRADIENT_TOLERANCE)
     return np.concatenate([[1.0], tail])
